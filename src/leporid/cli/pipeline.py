@@ -97,8 +97,10 @@ def _add_traffic(parser: argparse.ArgumentParser) -> None:
     _add_stream(parser)
     parser.add_argument("--to", required=True, type=Path, metavar="DIR", help="report and tables")
     parser.add_argument("--since", type=float, metavar="SECONDS", help="look back so far only")
-    parser.add_argument("--every", default="1 minute", help="length of an interval (1 minute)")
-    parser.add_argument("--gap", default="5 minutes", help="what ends a session (5 minutes)")
+    parser.add_argument("--every", metavar="TIME", help="length of an interval: `10 seconds`")
+    parser.add_argument(
+        "--gap", default="5 minutes", metavar="TIME", help="what ends a session (5 minutes)"
+    )
     parser.add_argument("--sent-at", metavar="SQL", help="when a message was sent")
     parser.add_argument("--interval", type=float, default=60.0, metavar="SECONDS")
 

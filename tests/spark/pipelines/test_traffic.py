@@ -8,6 +8,7 @@ pytest.importorskip("pyspark")
 
 from tests.spark.fake import EPOCH_MS
 
+from leporid.spark.errors import OptionError
 from leporid.spark.pipelines.archive import archive
 from leporid.spark.pipelines.origin import Origin
 from leporid.spark.pipelines.traffic import (
@@ -16,8 +17,8 @@ from leporid.spark.pipelines.traffic import (
     late_after,
     measured,
     per_minute,
+    seconds_of,
     sessions,
-    sizes,
     top_keys,
 )
 
@@ -98,12 +99,6 @@ def test_a_gap_ends_a_session(spark):
     assert sorted(row.messages for row in by_word) == [1, 4]
 
 
-def test_sizes_are_in_classes_of_powers_of_two(spark):
-    df = frame(spark, *[message(0, "a", size) for size in (0, 1, 2, 3, 4, 5, 1024)])
-    found = {row.upto: row.messages for row in sizes(measured(df)).collect()}
-    assert found == {1: 2, 2: 1, 4: 2, 8: 1, 1024: 1}
-
-
 def test_a_streaming_query_closes_minutes_at_its_watermark(spark, broker, tmp_path):
     """Two runs over a growing stream: each minute comes out once, with all its messages."""
     broker.make("s")
@@ -134,28 +129,81 @@ def test_a_streaming_query_closes_minutes_at_its_watermark(spark, broker, tmp_pa
     assert last == [(0, 2), (1, 1), (5, 2), (9, 1)]
 
 
+def run_of(spark, broker, place, archive=None, **more):
+    plan = TrafficPlan(place, archive, **more)
+    return Traffic(spark, Origin("s", {"url": broker.url}), plan)
+
+
+def messages_of(spark, table):
+    return spark.read.parquet(str(table)).groupBy().sum("messages").first()[0]
+
+
 def test_the_report_covers_archive_and_live_stream(spark, broker, tmp_path):
     broker.make("s")
     broker.append("s", 100, routing_key=["<archived>"] * 100)
     archive(spark, "s", tmp_path / "a", options={"url": broker.url})
     broker.append("s", 20)
-    plan = TrafficPlan(tmp_path / "out", tmp_path / "a")
-    run = Traffic(spark, Origin("s", {"url": broker.url}), plan)
-    assert run.step().rows == 120
+    run = run_of(spark, broker, tmp_path / "out", tmp_path / "a")
+    assert (step := run.step()).rows == 120
+    assert step.note == "report of 120"
     text = (tmp_path / "out" / "report.html").read_text()
     assert "<b>120</b><span>messages</span>" in text
     assert "&lt;archived&gt;" in text
     keys = spark.read.parquet(str(tmp_path / "out" / "top_keys")).collect()
     assert {row.routing_key: row.messages for row in keys} == {"<archived>": 100, "s": 20}
-    broker.append("s", 1)
-    assert run.step().rows == 121
-    assert (
-        spark.read.parquet(str(tmp_path / "out" / "per_minute"))
-        .groupBy()
-        .sum("messages")
-        .first()[0]
-        == 121
-    )
+
+
+def test_a_report_reads_only_what_came_since_the_last_one(spark, broker, tmp_path):
+    """From the stream, or from an archive that has gone on; killed between, or with others."""
+    place, kept = tmp_path / "out", tmp_path / "a"
+    broker.make("s")
+    broker.append("s", 100)
+    archive(spark, "s", kept, options={"url": broker.url})
+    assert run_of(spark, broker, place, kept).step().rows == 100
+    broker.append("s", 10)
+    broker.calls.clear()
+    assert run_of(spark, broker, place, kept).step().rows == 10
+    assert broker.count("from=100&to=110") == 1
+    assert broker.count("records") == 1
+    # Retention removes what the archive has meanwhile, and nobody has counted.
+    broker.append("s", 10)
+    archive(spark, "s", kept, options={"url": broker.url})
+    broker.cut("s", 120)
+    broker.append("s", 5)
+    (place / "counts" / "of-a-run-that-was-killed").mkdir()
+    run = run_of(spark, broker, place, kept)
+    step = run.step()
+    assert (step.rows, step.lag, step.note) == (15, 0, "report of 125")
+    assert messages_of(spark, place / "per_minute") == 125
+    assert messages_of(spark, place / "sessions") == 125
+    assert not (place / "counts" / "of-a-run-that-was-killed").exists()
+    assert run.step().rows == 0
+    # Counts of other sessions are of no use.
+    assert run_of(spark, broker, place, kept, gap="1 hour", tables=False).step().rows == 125
+
+
+def test_what_retention_removed_uncounted_is_no_end(spark, broker, tmp_path, caplog):
+    broker.make("s")
+    broker.append("s", 10)
+    run = run_of(spark, broker, tmp_path / "out", tables=False)
+    assert run.step().rows == 10
+    broker.append("s", 10)
+    broker.cut("s", 15)
+    assert run.step().rows == 5
+    assert "[10, 15) of partition 0 of stream 's' are gone" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1 minute", 60), ("1 hour 30 minutes", 5400), ("soon", 0), ("5", 0), ("0 seconds", 0)],
+)
+def test_lengths_of_time_are_read(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+def test_a_gap_that_is_none_is_refused_before_spark_starts(broker, tmp_path):
+    with pytest.raises(OptionError, match="gap = 'long': must be a time such as `10 seconds`"):
+        run_of(None, broker, tmp_path, gap="long")
 
 
 def test_what_does_not_fit_the_schema_of_an_archive_is_traffic_as_well(spark, broker, tmp_path):

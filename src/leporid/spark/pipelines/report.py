@@ -1,100 +1,98 @@
 """The report on a stream's traffic: one HTML page with everything in it, to be mailed or kept.
 
-Pure: figures in, text out. Whatever came from messages (names, keys) is escaped; the page holds no
-script and loads nothing.
+Pure: figures in, text out. Charts are drawn by uPlot in the browser, of the data that the page
+holds (see `assets`). Whatever came from messages (names, keys) is escaped; the page loads nothing,
+and its security policy allows the scripts of `assets` and no other.
 """
 
 from __future__ import annotations
 
+import base64
+import functools
+import hashlib
 import html
-import itertools
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from importlib.resources import files
 from typing import Any
-
-from leporid.spark.pipelines import charts
 
 Rows = Sequence[Mapping[str, Any]]
 
-STYLE = """
-:root { --ink: #1d2733; --soft: #5d6b7a; --line: #dfe5ec; --back: #f6f8fa; --card: #fff;
-  --s0: #1565c0; --s1: #c2571a; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6ebf0; --soft: #98a6b5; --line: #2c3743;
-  --back: #12181f; --card: #1a222b; --s0: #6db3f8; --s1: #f0a060; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--back); color: var(--ink);
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 1120px; margin: 0 auto; padding: 32px 20px 48px; }
-h1 { font-size: 26px; margin: 0; overflow-wrap: anywhere; }
-h2 { font-size: 16px; margin: 0 0 2px; }
-p { margin: 0 0 10px; color: var(--soft); }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(128px, 1fr)); gap: 12px;
-  margin: 24px 0; }
-.figure, section { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
-  padding: 14px 16px; }
-.figure b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; }
-.figure span { color: var(--soft); font-size: 13px; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(480px, 100%), 1fr));
-  gap: 16px; }
-section { min-width: 0; overflow-x: auto; }
-section.all { grid-column: 1 / -1; }
-section.all svg { min-width: 720px; }
-section.wide { margin-top: 16px; }
-svg { width: 100%; height: auto; display: block; }
-.axis { fill: var(--soft); font-size: 12px; }
-.grid { stroke: var(--line); fill: none; }
-.line { fill: none; stroke-width: 2; stroke-linejoin: round; }
-.line.s0 { stroke: var(--s0); } .line.s1 { stroke: var(--s1); }
-.dot.s0, .key.s0 { fill: var(--s0); background: var(--s0); }
-.dot.s1, .key.s1 { fill: var(--s1); background: var(--s1); }
-.bar { fill: var(--s0); }
-.key { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin: 0 6px 0 12px; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th { text-align: left; color: var(--soft); font-weight: 500; font-size: 13px; }
-th, td { padding: 5px 12px 5px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
-td.n, th.n { text-align: right; }
-td.meter { width: 22%; min-width: 90px; }
-.meter i { display: block; height: 8px; background: var(--s0); border-radius: 2px; min-width: 1px; }
-footer { margin-top: 24px; color: var(--soft); font-size: 13px; }
-"""
+# A chart of more intervals than that is no easier to read, and the page is larger.
+INTERVALS_MAX = 300
+INTERVALS_SECONDS = (1, 5, 10, 30, 60, 300, 900, 3600, 21_600, 86_400, 7 * 86_400)
+# Beyond that, counts may be by minutes.
+FINE_SECONDS = 3600
+# What `filled` adds to a gap at most.
+FILLED_MAX = 2_000
 
 
-def page(stream: str, found: Mapping[str, Rows], now: float, every: str = "1 minute") -> str:
+def page(stream: str, found: Mapping[str, Rows], now: float, every_seconds: float = 60) -> str:
     """Return the page.
 
     Args:
         stream: what it is about.
         found: the rows of each table: totals, minutes, keys, sizes, delays, sessions.
         now: seconds since 1970.
-        every: the length of an interval.
+        every_seconds: the length of an interval of `minutes`.
     """
     made = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     name = html.escape(stream)
     total = found["totals"][0]
+    charts: list[dict[str, Any]] = []
     if not total["messages"]:
         body = "<p>There is no message in this time.</p>"
     else:
-        span = f"{stamp(total['first'])} to {stamp(total['last'])}"
+        charts = _charts(found, every_seconds)
         body = (
-            f"<p>{span}</p>"
+            f"<p>{stamp(total['first'])} to {stamp(total['last'])}</p>"
             + _figures(total)
-            + _charts(found, html.escape(every.removeprefix("1 ")))
+            + f'<div class="charts">{"".join(_section(chart) for chart in charts)}</div>'
             + _tables(found)
         )
+    style, scripts = asset("uplot.css") + asset("report.css"), _scripts()
+    allowed = " ".join(f"'{_digest(text)}'" for text in scripts)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        f"style-src 'unsafe-inline'; script-src {allowed}\">"
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Traffic of {name}</title><style>{STYLE}</style></head><body><main>"
+        f"<title>Traffic of {name}</title><style>{style}</style></head><body><main>"
         f"<h1>Traffic of {name}</h1>{body}"
-        f"<footer>Made by leporid on {made}. Times are UTC.</footer></main></body></html>\n"
+        f"<footer>Made by leporid on {made}. Times are UTC.</footer></main>"
+        f'<script type="application/json" id="data">{_data(charts)}</script>'
+        + "".join(f"<script>{text}</script>" for text in scripts)
+        + "</body></html>\n"
     )
+
+
+@functools.cache
+def asset(name: str) -> str:
+    """Return one of the files that every page holds."""
+    return files("leporid.spark.pipelines").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _scripts() -> tuple[str, str]:
+    return f"/*\n{asset('uplot.license.txt')}*/\n{asset('uplot.js')}", asset("report.js")
+
+
+def _digest(text: str) -> str:
+    """Return a script's hash, as a Content-Security-Policy names it."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _data(charts: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the script draws, as JSON that cannot end the element it is in."""
+    drawn = [{key: chart[key] for key in chart if key not in HEAD} for chart in charts]
+    return json.dumps(drawn, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def _figures(total: Mapping[str, Any]) -> str:
     seconds = max((total["last"] - total["first"]).total_seconds(), 1.0)
     shown = [
         (f"{total['messages']:,}", "messages"),
-        (f"{charts.short(total['messages'] / seconds)}/s", "mean rate"),
+        (f"{short(total['messages'] / seconds)}/s", "mean rate"),
         (size(total["bytes"]), "of bodies"),
         (size(total["bytes_mean"]), "mean size"),
         (f"{total['keys']:,}", "routing keys"),
@@ -112,50 +110,114 @@ def _figures(total: Mapping[str, Any]) -> str:
     )
 
 
-def _charts(found: Mapping[str, Rows], every: str) -> str:
-    minutes = filled(found["minutes"])
-    times = [row["minute"] for row in minutes]
-    rate = [row["messages"] for row in minutes]
-    volume = [row["bytes"] for row in minutes]
-    drawn = [
-        "",
-        _chart(
-            "Volume",
-            f"bytes of bodies in each {every}",
-            charts.lines(times, [("bytes", volume)], "B"),
-        ),
-        _chart(
-            "Sizes",
-            "messages by size of body; each class reaches to its label",
-            charts.bars([(size(row["upto"]), row["messages"]) for row in found["sizes"]], ""),
-        ),
+# ---------------------------------------------------------------- charts
+
+# Of a chart, what stands above it and is not drawn.
+HEAD = ("title", "text", "wide")
+
+
+def _charts(found: Mapping[str, Rows], every_seconds: float) -> list[dict[str, Any]]:
+    """Return what is drawn: `x` are seconds since 1970, `labels` instead the classes of bars."""
+    minutes = filled(found["minutes"], every_seconds)
+    x = [row["minute"].timestamp() for row in minutes]
+    every = spoken(every_seconds)
+
+    def lines(title: str, text: str, unit: str, **columns: str) -> dict[str, Any]:
+        series = [
+            {"label": label, "values": [row[column] for row in minutes]}
+            for label, column in columns.items()
+        ]
+        return {"title": title, "text": text, "unit": unit, "x": x, "series": series}
+
+    def bars(title: str, text: str, rows: Rows, write: Any) -> dict[str, Any]:
+        classes = doubling(rows)
+        series = [{"label": "messages", "values": [row["messages"] for row in classes]}]
+        labels = [write(row["upto"]) for row in classes]
+        return {"title": title, "text": text, "unit": "count", "labels": labels, "series": series}
+
+    charts = [
+        lines("Messages", f"in each {every}", "count", messages="messages"),
+        lines("Volume", f"bytes of bodies in each {every}", "bytes", bytes="bytes"),
+        bars("Sizes", "messages by size of body", found["sizes"], size),
     ]
     if found["delays"]:
-        median = [row["delay_ms_p50"] for row in minutes]
-        worst = [row["delay_ms_max"] for row in minutes]
-        legend = (
-            'from sending to the broker<i class="key s0"></i>median<i class="key s1"></i>maximum'
-        )
-        lines = charts.lines(times, [("median", median), ("maximum", worst)], "ms")
-        drawn.append(_chart("Delay", legend, lines))
-        drawn.append(
-            _chart(
-                "Delays",
-                "messages by delay; each class reaches to its label",
-                charts.bars([(delay(row["upto"]), row["messages"]) for row in found["delays"]], ""),
-            )
-        )
+        text = f"from sending to the broker, in each {every}"
+        columns = {"median": "delay_ms_p50", "maximum": "delay_ms_max"}
+        charts.append(lines("Delay", text, "ms", **columns))
+        charts.append(bars("Delays", "messages by delay", found["delays"], delay))
     # The first one is as wide as two, so that no place stays empty.
-    wide = len(drawn) % 2 == 1
-    lines = charts.lines(
-        times, [("messages", rate)], "", 2 * charts.WIDTH if wide else charts.WIDTH
+    charts[0]["wide"] = len(charts) % 2 == 1
+    return [{"id": f"chart-{at}", **chart} for at, chart in enumerate(charts)]
+
+
+def _section(chart: Mapping[str, Any]) -> str:
+    kind = ' class="all"' if chart.get("wide") else ""
+    return (
+        f"<section{kind}><h2>{chart['title']}</h2><p>{chart['text']}</p>"
+        f'<div class="chart" id="{chart["id"]}" role="img" aria-label="{chart["title"]}: '
+        f'{chart["text"]}"><noscript>This chart needs JavaScript.</noscript></div></section>'
     )
-    drawn[0] = _chart("Messages", f"in each {every}", lines, "all" if wide else "")
-    return f'<div class="charts">{"".join(drawn)}</div>'
 
 
-def _chart(title: str, text: str, drawing: str, kind: str = "") -> str:
-    return f'<section class="{kind}"><h2>{title}</h2><p>{text}</p>{drawing}</section>'
+def interval_seconds(span_seconds: float) -> int:
+    """Return the length of an interval that shows a time well: enough of them, and not too many."""
+    for seconds in INTERVALS_SECONDS:
+        if seconds < 60 and span_seconds > FINE_SECONDS:
+            continue
+        if span_seconds / seconds <= INTERVALS_MAX:
+            return seconds
+    return INTERVALS_SECONDS[-1]
+
+
+def spoken(seconds: float) -> str:
+    """Return the length of an interval in words: `minute`, `10 seconds`."""
+    for size_, name in ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
+        count = seconds / size_
+        if count >= 1 and count == int(count):
+            return name if count == 1 else f"{count:.0f} {name}s"
+    return f"{seconds:g} seconds"
+
+
+def filled(minutes: Rows, every_seconds: float) -> list[Mapping[str, Any]]:
+    """Put a row of nothing where an interval had no message, so that a line falls to zero there.
+
+    A single interval gets one before it and one after it: one point makes no line.
+    """
+    nothing = {"messages": 0, "bytes": 0, "delay_ms_p50": None, "delay_ms_max": None}
+    step = timedelta(seconds=every_seconds)
+    if len(minutes) == 1:
+        at = minutes[0]["minute"]
+        return [
+            {**nothing, "minute": at - step},
+            minutes[0],
+            {**nothing, "minute": at + step},
+        ]
+    found: list[Mapping[str, Any]] = list(minutes[:1])
+    for row in minutes[1:]:
+        at = found[-1]["minute"] + step
+        gap = (row["minute"] - at) // step
+        # The zeros at both ends of a long gap draw the same line as all of them.
+        places = range(gap) if gap <= FILLED_MAX else (0, gap - 1)
+        found += [{**nothing, "minute": at + place * step} for place in places]
+        found.append(row)
+    return found
+
+
+def doubling(classes: Rows) -> list[Mapping[str, Any]]:
+    """Put in the classes between the least and the greatest that have no message.
+
+    Args:
+        classes: rising; `upto` of each is a power of two.
+    """
+    found: list[Mapping[str, Any]] = []
+    for row in classes:
+        while found and found[-1]["upto"] * 2 < row["upto"]:
+            found.append({"upto": found[-1]["upto"] * 2, "messages": 0})
+        found.append(row)
+    return found
+
+
+# ---------------------------------------------------------------- tables
 
 
 def _tables(found: Mapping[str, Rows]) -> str:
@@ -184,21 +246,7 @@ def _tables(found: Mapping[str, Rows]) -> str:
     )
 
 
-def filled(minutes: Rows, most: int = 2_000) -> list[Mapping[str, Any]]:
-    """Put a row of nothing where a minute had no message, so that a line falls to zero there."""
-    if len(minutes) < 2:
-        return list(minutes)
-    step = min(after["minute"] - before["minute"] for before, after in itertools.pairwise(minutes))
-    nothing = {"messages": 0, "bytes": 0, "delay_ms_p50": None, "delay_ms_max": None}
-    found: list[Mapping[str, Any]] = [minutes[0]]
-    for row in minutes[1:]:
-        at = found[-1]["minute"] + step
-        gap = (row["minute"] - at) // step
-        # The zeros at both ends of a long gap draw the same line as all of them.
-        places = range(gap) if gap <= most else (0, gap - 1)
-        found += [{"minute": at + place * step, **nothing} for place in places]
-        found.append(row)
-    return found
+# ---------------------------------------------------------------- figures for people
 
 
 def stamp(moment: datetime) -> str:
@@ -211,15 +259,28 @@ def named(exchange: str | None) -> str:
     return html.escape(exchange) if exchange else "(default)"
 
 
+def short(number: float) -> str:
+    """Return a number in few characters: 1.5 k, 20 M."""
+    for size_, unit in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(number) >= size_:
+            return three(number / size_) + unit
+    return three(number)
+
+
+def three(number: float) -> str:
+    """Return a number below some thousands with three digits."""
+    return f"{number:.0f}" if abs(number) >= 99.95 else f"{number:.3g}"
+
+
 def size(number: float | None) -> str:
     """Return bytes for people."""
     if number is None:
         return "–"
     for unit in ("B", "KiB", "MiB", "GiB"):
         if number < 1024:
-            return f"{charts.three(number)} {unit}"
+            return f"{three(number)} {unit}"
         number /= 1024
-    return f"{charts.three(number)} TiB"
+    return f"{three(number)} TiB"
 
 
 def delay(milliseconds: float | None) -> str:
@@ -227,6 +288,6 @@ def delay(milliseconds: float | None) -> str:
     if milliseconds is None:
         return "–"
     if abs(milliseconds) < 1000:
-        return f"{charts.three(milliseconds)} ms"
+        return f"{three(milliseconds)} ms"
     seconds = milliseconds / 1000
-    return f"{charts.three(seconds)} s" if seconds < 120 else f"{charts.three(seconds / 60)} min"
+    return f"{three(seconds)} s" if seconds < 120 else f"{three(seconds / 60)} min"

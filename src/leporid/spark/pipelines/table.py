@@ -26,7 +26,7 @@ from leporid.spark.pipelines.store import StoreError, bad_place, existing, setti
 from leporid.spark.schema import COLUMNS, ddl
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -65,23 +65,62 @@ def table(
         DataLossError: there are records that the archive does not have yet and the stream not any
             more.
     """
-    origin = Origin(stream, options or {})
     first, last = moment_us(since), moment_us(until)
+    origin = Origin(stream, options or {})
+    return joined(spark, origin, archive, first, last, include_bad=include_bad)[0]
+
+
+def joined(
+    spark: SparkSession,
+    origin: Origin,
+    archive: str | Path | None,
+    first_us: int | None = None,
+    last_us: int | None = None,
+    *,
+    include_bad: bool = False,
+    after: Offsets | None = None,
+) -> tuple[DataFrame, Offsets]:
+    """Return archive and live stream as one DataFrame, and the position that it reaches.
+
+    Args:
+        spark: the session.
+        origin: the live stream.
+        archive: as in `table`.
+        first_us: leave out what is older.
+        last_us: leave out what is not older.
+        include_bad: as in `table`.
+        after: leave out what is before this position.
+    """
     if archive is None:
-        start = origin.begin()
-        df = origin.records(spark, start, _now(origin, start))
-        return within(with_reason(df) if include_bad else df, first, last)
-    stored, start, schema = archived(spark, archive, stream, first, last, include_bad=include_bad)
-    live = origin.records(spark, start, _now(origin, start))
+        start, end = _now(origin, after or origin.begin())
+        df = origin.records(spark, start, end)
+        return within(with_reason(df) if include_bad else df, first_us, last_us), end
+    stored, ends, schema = archived(
+        spark, archive, origin.stream, first_us, last_us, include_bad=include_bad
+    )
+    if after:
+        if stored is not None:
+            stored = stored.where(~_before(after)) if _beyond(ends, after) else None
+        ends = {**ends, **{key: at for key, at in after.items() if not _beyond(ends, {key: at})}}
+    start, end = _now(origin, ends)
+    live = origin.records(spark, start, end)
     if schema:
         live = decode(live, schema).withColumnRenamed(REASON, BAD_REASON)
     if include_bad:
         live = with_reason(live)
     elif schema:
         live = live.where(live[BAD_REASON].isNull()).drop(BAD_REASON)
-        _warn_of_bad(archive, first, last)
+        _warn_of_bad(archive, first_us, last_us)
     df = live if stored is None else stored.unionByName(live)
-    return within(df, first, last)
+    return within(df, first_us, last_us), end
+
+
+def _beyond(ends: Offsets, after: Offsets) -> bool:
+    """Return whether one position is beyond another one, in any partition of the latter."""
+    return any(
+        key in ends and ends[key].incarnation == at.incarnation and ends[key].offset > at.offset
+        for key, at in after.items()
+    )
 
 
 def archived(
@@ -116,7 +155,8 @@ def archived(
         bad_paths = _bad_paths(archive, first_us, last_us)
         if bad_paths:
             bad = spark.read.schema(f"{ddl(COLUMNS)}, {REASON} string").parquet(*bad_paths)
-            bad = _before(bad, ends).withColumnRenamed(REASON, BAD_REASON)
+            # The table of bad records may be ahead of the archive.
+            bad = bad.where(_before(ends)).withColumnRenamed(REASON, BAD_REASON)
             bad = bad.selectExpr("*", f"cast(null as {value}) as value")
             rows = bad if rows is None else rows.unionByName(bad)
     return rows, ends, schema
@@ -139,14 +179,14 @@ def _bad_paths(
     return store.state(first_us, last_us)[0]
 
 
-def _before(df: DataFrame, ends: Offsets) -> DataFrame:
-    """Return the rows before a position: the table of bad records may be ahead of the archive."""
+def _before(position: Offsets) -> Column:
+    """Return whether a row is before a position."""
     from pyspark.sql import functions as f
 
     known = f.lit(False)
-    for key, at in ends.items():
+    for key, at in position.items():
         known = known | ((f.col("partition") == key.partition) & (f.col("offset") < at.offset))
-    return df.where(known)
+    return known
 
 
 def _warn_of_bad(archive: str | Path, first_us: int | None, last_us: int | None) -> None:
@@ -178,21 +218,24 @@ def _struct(schema: str) -> str:
     return text.removeprefix("struct<").removesuffix(">")
 
 
-def _now(origin: Origin, start: Offsets) -> Offsets:
-    """Return the end of the stream.
+def _now(origin: Origin, start: Offsets) -> tuple[Offsets, Offsets]:
+    """Return where to go on in the stream, and its end.
 
     Raises:
-        DataLossError: it does not go on where `start` is.
+        DataLossError: it does not go on where `start` is, and the origin makes that an error.
     """
     parts = origin.parts()
     try:
-        current, _ = origin.reconciled(start, parts)
+        current, losses = origin.reconciled(start, parts)
     except DataLossError as error:
         raise DataLossError(
             f"archive and stream do not meet: {error}. Read the archive alone "
             f"(`archived`), or go on in a new one"
         ) from error
-    return advance(current, parts, BatchLimits())
+    for loss in losses:
+        log.warning("%s; going on without that", loss)
+    current = {key: at for key, at in current.items() if key in parts}
+    return current, advance(current, parts, BatchLimits())
 
 
 def within(df: DataFrame, first_us: int | None, last_us: int | None) -> DataFrame:

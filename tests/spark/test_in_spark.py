@@ -1,6 +1,7 @@
 """The data source in a real Spark session, over the fake broker, which is told to fail."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -66,7 +67,7 @@ def test_a_stream_is_read_with_all_its_columns(broker, reading):
     broker.make("orders", partitions=2)
     broker.append("orders", 100, partition=0)
     broker.append("orders", 50, partition=1)
-    frame = reading(stream="orders").load()
+    frame = reading().load("orders")
     assert frame.count() == 150
     row = frame.where("partition = 1 and `offset` = 7").collect()[0].asDict(recursive=True)
     assert row["stream"] == "orders"
@@ -89,7 +90,7 @@ def test_a_users_schema_is_all_that_is_fetched(broker, reading):
     assert broker.count("columns=headers_json%2Cbody&") == 1
 
 
-def test_predicates_are_correct_with_and_without_push_down(broker, reading, spark_session):
+def test_predicates_are_correct_with_and_without_push_down(broker, reading, spark_session, capsys):
     broker.make("orders", partitions=2)
     keys = ["a.x", "a.y", "b.x"] * 40
     broker.append("orders", 120, partition=0, routing_key=keys)
@@ -117,6 +118,8 @@ def test_predicates_are_correct_with_and_without_push_down(broker, reading, spar
         broker.calls.clear()
         assert [sorted(bodies(pushing.load().where(one))) for one in predicates] == plain
         assert broker.count("partition=1&from=30&to=61&") == 1
+        pushing.load().where(predicates[0]).explain("formatted")
+        assert re.search(r"PushedFilters: \[.*EqualTo\(partition,1\)", capsys.readouterr().out)
         assert broker.count("routing_key_prefix=a.") == 2
         # What has a parameter of its own goes there; the rest is one expression.
         assert broker.count("filter=.*p.type%20STARTSWITH.*p.priority%20%3E%202") == 2
@@ -401,6 +404,8 @@ from leporid.spark.session import session
 spark = session("connect", remote="local[1]")
 frame = spark.read.format("leporid").options(url=sys.argv[1], stream="orders").load()
 assert frame.count() == 100, frame.count()
+large = spark.read.format("leporid").options(url=sys.argv[1]).load("large")
+assert len(large.limit(3).collect()) == 3
 sink = frame.selectExpr("body", "'out' as routing_key").write.format("leporid")
 sink.mode("append").options(url=sys.argv[1], exchange="amq.default").save()
 spark.stop()
@@ -412,11 +417,16 @@ def test_it_works_in_a_connect_session(broker, tmp_path):
     broker.make("orders")
     broker.make("out")
     broker.append("orders", 100)
+    broker.make("large")
+    broker.append("large", 100_000)
     done = subprocess.run(
         [sys.executable, "-c", CONNECT, broker.url],
         cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
+    # Spark closes a worker's connection that has more rows than the limit.
+    for noise in ("BrokenPipeError", "Traceback", " WARN ", "UserWarning", "log4j"):
+        assert noise not in done.stderr, done.stderr[-3000:]
     assert sorted(stored(broker, "out")) == list(range(100))
 
 

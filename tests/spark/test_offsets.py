@@ -125,10 +125,23 @@ def test_a_start_by_offset_takes_names_of_ends_too():
     assert resolve(place, PARTS, {}, option="starting") == {A: 20, B: 0}
 
 
+def test_a_partition_that_is_not_named_starts_at_the_default():
+    parts = PARTS | {B: part(B, 5, 9)}
+    by_offset, by_time = Start(at={"a": {0: 20}}), Start(moments_ms={"a": {0: 7}})
+    for others, offset in ((EARLIEST, 5), (LATEST, 9)):
+        found = resolve(by_offset, parts, {}, option="starting", others=others)
+        assert found == {A: 20, B: offset}
+        found = resolve(
+            by_time, parts, {A: 30}, option="starting", beyond_end="error", others=others
+        )
+        assert found == {A: 30, B: offset}
+    with pytest.raises(OptionError, match="partition 0 of stream 'a' has nothing at or after"):
+        resolve(by_time, parts, {A: 50}, option="starting", beyond_end="error")
+
+
 @pytest.mark.parametrize(
     ("at", "says"),
     [
-        ({"a": {0: 20}}, "partition 1 of stream 'b' is missing"),
         ({"a": {0: 20, 1: 0}, "b": {1: 0}}, "partition 1 of stream 'a' is not among"),
         ({"a": {0: 51}, "b": {1: 0}}, "ends at 50, and 51 is beyond it"),
     ],

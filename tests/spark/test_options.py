@@ -41,6 +41,13 @@ def test_what_spark_itself_puts_among_the_options_is_left_alone():
     assert check_all(own) == {}
 
 
+def test_a_path_names_a_stream():
+    assert check_all({"path": "orders"}) == {"stream": "orders"}
+    for name in ("stream", "queue", "exchange"):
+        with pytest.raises(OptionError, match=f"path = 'orders'.*option {name} = 'x' does as well"):
+            check_all({"path": "orders", name: "x"})
+
+
 def test_a_stream_must_be_named_in_one_way():
     with pytest.raises(OptionError, match="stream, streams, streamPattern"):
         reading(check_all({}))

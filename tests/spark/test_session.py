@@ -7,7 +7,14 @@ import pytest
 import leporid
 from leporid.spark import session
 from leporid.spark.java import Java
-from leporid.spark.session import ARROW_OPTIONS, COLLECTOR, java_options, prepare_environment
+from leporid.spark.session import (
+    ARROW_OPTIONS,
+    COLLECTOR,
+    LOGGING,
+    java_options,
+    log_options,
+    prepare_environment,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +60,12 @@ def test_java_is_started_with_what_reading_needs():
 )
 def test_the_collector_is_left_to_whoever_chooses_one(settings, environ):
     assert java_options(settings, environ)["spark.driver.defaultJavaOptions"] == ARROW_OPTIONS
+
+
+def test_logging_is_ours_unless_somebody_else_says_how():
+    assert LOGGING.exists()
+    assert str(LOGGING) in log_options({}, {})
+    own = "-Dlog4j2.configurationFile=mine.properties"
+    assert log_options({"spark.driver.extraJavaOptions": own}, {}) == ""
+    assert log_options({}, {"JAVA_TOOL_OPTIONS": own}) == ""
+    assert log_options({}, {"SPARK_CONF_DIR": "conf"}) == ""

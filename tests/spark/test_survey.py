@@ -3,6 +3,7 @@ import time
 import pytest
 
 from leporid.spark import options
+from leporid.spark.checks import EARLIEST, LATEST
 from leporid.spark.errors import BrokerError, OptionError
 from leporid.spark.offsets import Key, initial
 from leporid.spark.options import Start
@@ -72,8 +73,9 @@ def test_times_by_partition(broker, client):
     assert list(found.resolve(Start(moments_ms=moments), found.parts(), "starting").values()) == [
         4, 7,
     ]  # fmt: skip
-    with pytest.raises(OptionError, match="partition 1 of stream 'a' is missing"):
-        found.resolve(Start(moments_ms={"a": {0: 5}}), found.parts(), "starting")
+    one = Start(moments_ms={"a": {0: 1_767_225_600_004}})
+    for others, offset in ((EARLIEST, 0), (LATEST, 10)):
+        assert found.resolve(one, found.parts(), "starting", others)[Key("a", 1)] == offset
 
 
 @pytest.mark.parametrize("names", ["a", "a,b,c,d"])

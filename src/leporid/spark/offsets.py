@@ -144,6 +144,7 @@ def resolve(
     option: str,
     beyond_end: str = "latest",
     fail_on_loss: bool = True,
+    others: int = LATEST,
 ) -> dict[Key, int]:
     """Return the offset of each partition that a start or an end names.
 
@@ -155,33 +156,33 @@ def resolve(
         option: `starting` or `ending`, for messages.
         beyond_end: `error` or `latest`: what a time means after which there is nothing.
         fail_on_loss: whether an offset that is gone is an error, or means the first one kept.
+        others: EARLIEST or LATEST: what is meant of partitions that are not named.
 
     Raises:
-        OptionError: a partition is missing, unknown, or an offset is beyond the end.
+        OptionError: a partition is unknown, or an offset is beyond the end.
         DataLossError: an offset is gone.
     """
     if isinstance(place.at, int):
-        return {
-            key: part.first if place.at == EARLIEST else part.end for key, part in parts.items()
-        }
+        return {key: _end_of(part, place.at) for key, part in parts.items()}
     if place.at is None:
         if place.moments_ms is not None:
-            _same_partitions(place.moments_ms, parts, f"{option}OffsetsByTimestamp")
+            _known_partitions(place.moments_ms, parts, f"{option}OffsetsByTimestamp")
+        at_time = {key: at_time.get(key, _end_of(part, others)) for key, part in parts.items()}
         for key, part in parts.items():
-            if at_time[key] >= part.end and beyond_end == "error":
+            timed = place.moments_ms is None or named(place.moments_ms, key) is not None
+            if timed and at_time[key] >= part.end and beyond_end == "error":
                 raise OptionError(
                     f"{key} has nothing at or after the {option} timestamp: "
                     f"give startingOffsetsByTimestampStrategy = latest to begin at its end"
                 )
         return {key: min(max(at_time[key], part.first), part.end) for key, part in parts.items()}
-    _same_partitions(place.at, parts, f"{option}Offsets")
+    _known_partitions(place.at, parts, f"{option}Offsets")
     found = {}
     for key, part in parts.items():
-        offset = place.at[key.stream][key.partition]
-        if offset == EARLIEST:
-            offset = part.first
-        elif offset == LATEST:
-            offset = part.end
+        given = named(place.at, key)
+        offset = others if given is None else given
+        if offset in {EARLIEST, LATEST}:
+            offset = _end_of(part, offset)
         if offset > part.end:
             raise OptionError(
                 f"option {option}Offsets: {key} ends at {part.end}, and {offset} is beyond it"
@@ -192,12 +193,20 @@ def resolve(
     return found
 
 
-def _same_partitions(named: Mapping[str, Mapping[int, int]], parts: Parts, option: str) -> None:
-    keys = {Key(stream, number) for stream, numbers in named.items() for number in numbers}
+def named(by_partition: Mapping[str, Mapping[int, int]], key: Key) -> int | None:
+    """Return what is said of a partition, None if nothing is."""
+    return by_partition.get(key.stream, {}).get(key.partition)
+
+
+def _end_of(part: Part, end: int) -> int:
+    """Return the offset of an end of a partition: EARLIEST or LATEST."""
+    return part.first if end == EARLIEST else part.end
+
+
+def _known_partitions(by: Mapping[str, Mapping[int, int]], parts: Parts, option: str) -> None:
+    keys = {Key(stream, number) for stream, numbers in by.items() for number in numbers}
     for key in sorted(keys - parts.keys()):
         raise OptionError(f"option {option}: {key} is not among what is read")
-    for key in sorted(parts.keys() - keys):
-        raise OptionError(f"option {option}: {key} is missing; name every partition")
 
 
 def initial(starts: Mapping[Key, int], parts: Parts) -> Offsets:

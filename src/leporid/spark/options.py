@@ -206,7 +206,9 @@ WRITING: dict[str, Check] = {
 }
 
 # What Spark puts among the options of a source for its own use.
-SPARKS_OWN = {"path", "owner", "provider", "checkpointlocation", "queryname", "outputmode"}
+SPARKS_OWN = {"owner", "provider", "checkpointlocation", "queryname", "outputmode"}
+# Options that say what is read or written, as a path does.
+NAMING = ("stream", "streams", "streamPattern", "queue", "exchange")
 SPARKS_PREFIXES = ("option.", "__", "asyncprogresstracking", "serialization.")
 
 
@@ -218,14 +220,26 @@ def check_all(options: Mapping[str, str]) -> dict[str, Any]:
     """
     table = CONNECTION | READING | QUEUE_READING | WRITING
     by_lower = {name.lower(): name for name in table}
-    checked = {}
+    checked: dict[str, Any] = {}
+    path = ""
     for given, value in options.items():
         lower = given.lower()
         name = by_lower.get(lower)
         if name is not None:
             checked[name] = table[name](name, str(value))
+        elif lower == "path":
+            path = str(value)
         elif lower not in SPARKS_OWN and not lower.startswith(SPARKS_PREFIXES):
             raise OptionError(f"unknown option {given!r}{nearest(given, table)}")
+    # A location of Spark's own, as of a table in its catalog, is a URL.
+    if path and ":/" not in path:
+        for name in NAMING:
+            if name in checked:
+                raise OptionError(
+                    f"option path = {path!r}, as load and save give it, names a stream, and option "
+                    f"{name} = {checked[name]!r} does as well: give one of them"
+                )
+        checked["stream"] = text("path", path)
     return checked
 
 

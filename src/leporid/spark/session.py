@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ SETTINGS: dict[str, str] = {
     "spark.sql.python.filterPushdown.enabled": "true",
     # Two attempts of a task at once publish twice as much for nothing.
     "spark.speculation": "false",
+    # PySpark's own prints a traceback after each limit(n).
+    "spark.python.daemon.module": "leporid.spark.daemon",
 }
 
 # Java looks at every access to Arrow's memory, whether it is in bounds and whether the row has a
@@ -38,6 +41,7 @@ SETTINGS: dict[str, str] = {
 # and records look at each batch before Spark does.
 OPTION_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+LOGGING = Path(__file__).with_name("log4j2.properties")
 # On a machine whose cores are shared with Python's workers, one that pauses costs less than one
 # that works beside; pauses are milliseconds.
 COLLECTOR = "-XX:+UseParallelGC"
@@ -52,6 +56,14 @@ def java_options(settings: Mapping[str, str], environ: Mapping[str, str]) -> dic
     free = "GC" not in given and "SPARK_CONF_DIR" not in environ
     options = f"{ARROW_OPTIONS} {COLLECTOR}" if free else ARROW_OPTIONS
     return {f"spark.{role}.defaultJavaOptions": options for role in ("driver", "executor")}
+
+
+def log_options(settings: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """Return with what Java the driver logs; nothing where somebody else says how."""
+    given = " ".join([*settings.values(), *(environ.get(name, "") for name in OPTION_VARIABLES)])
+    if "log4j" in given or "SPARK_CONF_DIR" in environ:
+        return ""
+    return f' "-Dlog4j2.configurationFile={LOGGING.as_uri()}"'
 
 
 def prepare_environment(environ: dict[str, str] | os._Environ[str] = os.environ) -> Java:
@@ -102,21 +114,28 @@ def session(
     # Spark reads the environment when it is imported, so that comes after.
     from pyspark.sql import SparkSession
 
+    # PySpark prints each error as JSON, too, before it raises it.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+
     builder: Any = SparkSession.builder.appName(name)
+    builder = builder.master(master or "local[*]") if remote is None else builder.remote(remote)
     wanted = dict(SETTINGS)
-    if remote is None:
-        builder = builder.master(master or "local[*]")
+    if remote is not None and remote.startswith("sc://"):
+        # The server has its own; only what belongs to a session can be set from here.
+        wanted = {key: value for key, value in wanted.items() if key.startswith("spark.sql.")}
+    else:
         wanted["spark.executorEnv.PYTHONPATH"] = with_package("")
         wanted.update(java_options(settings or {}, os.environ))
-        if (master or "local").startswith("local"):
+        wanted["spark.driver.defaultJavaOptions"] += log_options(settings or {}, os.environ)
+        if (remote or master or "local").startswith("local"):
             # A machine may have a name that does not resolve.
             wanted["spark.driver.host"] = "127.0.0.1"
             wanted["spark.driver.bindAddress"] = "127.0.0.1"
-    else:
-        builder = builder.remote(remote)
-        if remote.startswith("sc://"):
-            # The server has its own; only what belongs to a session can be set from here.
-            wanted = {key: value for key, value in wanted.items() if key.startswith("spark.sql.")}
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for key, value in {**wanted, **(settings or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with warnings.catch_warnings():
+        # A local Connect server starts with these settings; that a session cannot change them
+        # afterwards is no loss.
+        warnings.filterwarnings("ignore", r"(?s)Failed to set spark\..*CANNOT_MODIFY_CONFIG")
+        return builder.getOrCreate()

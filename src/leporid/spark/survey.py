@@ -16,10 +16,10 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from leporid.spark.checks import EARLIEST, STORED
+from leporid.spark.checks import EARLIEST, LATEST, STORED
 from leporid.spark.errors import BrokerError, OptionError
 from leporid.spark.http import Client
-from leporid.spark.offsets import Key, Offsets, Part, initial, lag, resolve
+from leporid.spark.offsets import Key, Offsets, Part, initial, lag, named, resolve
 from leporid.spark.options import POLL_MS_MAX, Reading, Start
 from leporid.spark.schema import nearest
 
@@ -124,16 +124,14 @@ class Survey:
         return dict(self._seen)
 
     def at_time(self, place: Start, parts: Mapping[Key, Part]) -> dict[Key, int]:
-        """Return the first offset not older than the place says, of each partition."""
+        """Return the first offset not older than the place says, of each partition it names."""
         found: dict[Key, int] = {}
         asked: dict[tuple[str, int], dict[int, int]] = {}
         for key, part in parts.items():
             moment = place.moment_ms
             if place.moments_ms is not None:
-                # A partition without a time is refused by `resolve`.
-                moment = place.moments_ms.get(key.stream, {}).get(key.partition)
+                moment = named(place.moments_ms, key)
             if moment is None:
-                found[key] = part.end
                 continue
             answer = asked.get((key.stream, moment))
             if answer is None:
@@ -142,8 +140,17 @@ class Survey:
             found[key] = answer.get(key.partition, part.end)
         return found
 
-    def resolve(self, place: Start, parts: Mapping[Key, Part], option: str) -> dict[Key, int]:
-        """Return the offset of each partition at a start or an end."""
+    def resolve(
+        self, place: Start, parts: Mapping[Key, Part], option: str, others: int = LATEST
+    ) -> dict[Key, int]:
+        """Return the offset of each partition at a start or an end.
+
+        Args:
+            place: what the options say.
+            parts: what there is.
+            option: `starting` or `ending`.
+            others: EARLIEST or LATEST: what is meant of partitions that the place does not name.
+        """
         if place.at == STORED:
             place = Start(at=self._stored(parts))
         by_time = place.at is None
@@ -155,6 +162,7 @@ class Survey:
             # A time after the end ends at the end; only a start has to be asked for.
             beyond_end=self._reading.beyond_end if option == "starting" else "latest",
             fail_on_loss=self._reading.fail_on_loss,
+            others=others,
         )
 
     def _stored(self, parts: Mapping[Key, Part]) -> dict[str, dict[int, int]]:

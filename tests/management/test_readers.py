@@ -1,5 +1,7 @@
 """Named readers over HTTP."""
 
+from typing import Any
+
 import httpx
 import pytest
 from tests.management.conftest import SECRET, World
@@ -14,7 +16,11 @@ async def test_offsets_are_stored_and_forgotten(world: World, client: httpx.Asyn
     world.stream()
     assert (await client.get(URL)).json() == {"readers": []}
     assert (await client.put(f"{URL}/a%2Fb", json={"offset": 41})).status_code == 204
-    stored = {"reader": "a/b", "partition": 0, "offset": 41, "skipped_messages": 0}
+    stored = {
+        "reader": "a/b", "partition": 0, "offset": 41, "next_offset": 42, "end": 0, "lag": 0,
+        "lag_ms": None, "user": "guest", "since_ms": world.engine.clock.wall_ms,
+        "moved_ms": world.engine.clock.wall_ms, "skipped_messages": 0,
+    }  # fmt: skip
     assert (await client.get(f"{URL}/a%2Fb")).json() == stored
     assert (await client.get(URL)).json() == {"readers": [stored]}
     assert world.vhost.reader_offsets("orders") == {"a/b": 41}
@@ -51,12 +57,48 @@ async def test_an_offset_in_another_incarnation_is_refused(world: World, client:
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"offset": "1"}, {"offset": -1}, {"offset": True}, {"offset": 2**63}, {"of": 1}]
+    "body",
+    [
+        {},
+        {"offset": "1"},
+        {"offset": -1},
+        {"offset": True},
+        {"offset": 2**63},
+        {"of": 1},
+        {"next_offset": -1},
+        {"next_offset": None},
+        {"offset": 1, "next_offset": 2},
+    ],
 )
 async def test_bad_offsets(world: World, client: httpx.AsyncClient, body: dict[str, object]):
     world.stream()
     assert (await client.put(f"{URL}/r", json=body)).status_code == 400
     assert world.vhost.reader_offsets("orders") == {}
+
+
+async def test_a_reader_may_be_before_the_first_message(world: World, client: httpx.AsyncClient):
+    stream = world.stream()
+    assert (await client.put(f"{URL}/r", json={"next_offset": 0})).status_code == 204
+    world.fill(stream, 2)
+    found = (await client.get(f"{URL}/r")).json()
+    assert (found["offset"], found["next_offset"], found["end"], found["lag"]) == (-1, 0, 2, 2)
+    assert found["lag_ms"] == 0
+
+
+async def test_who_a_reader_is_and_when_it_went_on(world: World, client: httpx.AsyncClient):
+    world.stream()
+    begun = world.engine.clock.wall_ms
+
+    async def after(seconds: int, **more: Any) -> list[Any]:
+        world.engine.clock.wall_ms += 1000 * seconds
+        assert (await client.put(f"{URL}/reader", **more)).status_code == 204
+        found = (await client.get(f"{URL}/reader")).json()
+        return [found["user"], found["since_ms"] - begun, found["moved_ms"] - begun]
+
+    assert await after(1, json={"next_offset": 1}) == ["guest", 1000, 1000]
+    assert await after(1, json={"next_offset": 1}) == ["guest", 1000, 1000]
+    assert await after(1, json={"next_offset": 5}) == ["guest", 1000, 3000]
+    assert await after(1, json={"next_offset": 5}, auth=READER) == ["reader", 4000, 3000]
 
 
 READER = ("reader", "secret")  # who may read orders, and no more

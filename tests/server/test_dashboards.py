@@ -16,6 +16,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.server.test_metrics import metrics
 
+from leporid.server.object_metrics import PER_OBJECT, names_of
+
 PACKAGING = Path(__file__).parents[2] / "packaging"
 OVERVIEW = tomllib.loads(Path(__file__).with_name("rabbitmq_overview.toml").read_text())
 DASHBOARD = json.loads((PACKAGING / "grafana" / "leporid.json").read_text())
@@ -97,7 +99,7 @@ EXPRESSIONS = [
 def test_what_ours_name_is_there(expression: str, samples: dict[str, Any]):
     names, labels = parsed(expression)
     assert names
-    assert names <= set(samples)
+    assert names <= set(samples) | names_of(PER_OBJECT, "rabbitmq")
     known = OF_SCRAPE | {label for name in names for each in samples[name] for label in each}
     known |= {label for each in samples["rabbitmq_identity_info"] for label in each}
     assert labels <= known

@@ -153,8 +153,20 @@ async def test_exchanges_churn_and_readers(stack: Stack):
     streams = of(stack, "leporid_stream_metrics")
     assert list(streams["leporid_stream_log_bytes"]) == [("/", "s")]
     kept = streams["leporid_stream_messages"]["/", "s"]
-    lag = of(stack, "leporid_reader_metrics")["leporid_stream_reader_lag_messages"]
-    assert lag == {("/", "s", "reader"): max(0, kept - 1)}
+    readers = of(stack, "leporid_reader_metrics")
+    lag = readers["leporid_reader_lag_messages"]
+    assert lag == {("/", "s", "0", "reader"): max(0, kept - 1)}
+    assert list(readers["leporid_reader_lag_seconds"]) == [("/", "s", "0", "reader")]
+
+
+async def test_a_reader_of_a_partitioned_stream_is_one_of_each_partition(stack: Stack):
+    vhost = stack.broker.vhosts["/"]
+    vhost.declare_partitioned_stream("many", 2)
+    for number in range(2):
+        vhost.set_reader_offset(f"many-{number}", "r", -1)
+    readers = of(stack, "leporid_reader_metrics")
+    both = {("/", "many", "0", "r"): 0, ("/", "many", "1", "r"): 0}
+    assert readers == {"leporid_reader_lag_messages": both, "leporid_reader_lag_seconds": both}
 
 
 async def test_what_goes_while_a_page_is_made_is_left_out(stack: Stack):

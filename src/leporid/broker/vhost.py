@@ -614,9 +614,9 @@ class VirtualHost(VhostMetadata):
         """Return how many messages a named reader missed; raises NotFound without the stream."""
         return skipped_messages(self.stream(stream), reader)
 
-    def set_reader_offset(self, stream: str, reader: str, offset: int) -> None:
+    def set_reader_offset(self, stream: str, reader: str, offset: int, user: str = "") -> None:
         """Say which message a reader has read last; raises as `stream` and `Bookmarks.set`."""
-        self.bookmarks.set(self.stream(stream), reader, offset)
+        self.bookmarks.set(self.stream(stream), reader, offset, user)
 
     def drop_reader_offset(self, stream: str, reader: str) -> bool:
         """Forget a reader; returns whether it was known. Raises NotFound without the stream."""

@@ -1,19 +1,21 @@
 """Named readers of streams over HTTP: where each is, and putting it elsewhere.
 
-Responsible for these routes. Offsets here are those of the last message that was read, as readers
-over AMQP store them. Must not know where they are kept. Invariants: an answer that an offset was
-stored leaves only when it is on disk; what a group's members store, nobody else does meanwhile; who
-may only read a stream moves and drops nobody else's offsets.
+Responsible for these routes. `offset` here is that of the last message that was read, as readers
+over AMQP store it, and `next_offset` the one after it. Must not know where they are kept.
+Invariants: an answer that an offset was stored leaves only when it is on disk; what a group's
+members store, nobody else does meanwhile; who may only read a stream moves and drops nobody else's
+offsets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from leporid.broker.stream.readers import Standing, skipped_messages
 from leporid.management.listings import in_order
 from leporid.management.parameters import NUMBER_MAX, Parameters, body_of
 from leporid.management.paths import name_of
@@ -55,14 +57,12 @@ class ReaderRoutes:
         check_incarnation(found, number, given)
         reader = name_of(request, "reader")
         await check_own(self._around, found, reader)
-        body = await body_of(self._around.admission, request, found.user, ("offset",))
-        offset = body.get("offset")
-        if not isinstance(offset, int) or isinstance(offset, bool):
-            raise bad("offset", "is missing, or not a whole number")
-        if not 0 <= offset <= NUMBER_MAX:
-            raise bad("offset", f"is not from 0 to {NUMBER_MAX}")
-        found.vhost.groups.check_offset(found.streams[number].name, reader)
-        found.vhost.set_reader_offset(found.streams[number].name, reader, offset)
+        admission = self._around.admission
+        body = await body_of(admission, request, found.user, ("offset", "next_offset"))
+        offset = _read_last(body)
+        stream = found.streams[number].name
+        found.vhost.groups.check_offset(stream, reader)
+        found.vhost.set_reader_offset(stream, reader, offset, found.user.name)
         await self._around.recorded(found.user)
         return Response(status_code=204)
 
@@ -91,13 +91,36 @@ def _readers(found: Found, partitions: Iterable[int]) -> Iterator[dict[str, Any]
 
 
 def _reader(found: Found, partition: int, reader: str, offset: int) -> dict[str, Any]:
-    stream = found.streams[partition].name
+    queue = found.vhost.stream(found.streams[partition].name)
+    standing = Standing(queue, found.streams[partition], reader, offset)
     return {
         "reader": reader,
         "partition": partition,
         "offset": offset,
-        "skipped_messages": found.vhost.skipped_messages(stream, reader),
+        "next_offset": standing.next_offset,
+        "end": standing.stream.end,
+        "lag": standing.lag,
+        "lag_ms": standing.lag_ms(found.vhost.engine.clock.wall_ms),
+        "user": standing.user,
+        "since_ms": standing.since_ms,
+        "moved_ms": standing.moved_ms,
+        "skipped_messages": skipped_messages(queue, reader),
     }
+
+
+def _read_last(body: Mapping[str, Any]) -> int:
+    """Return the offset of the last message read, as one of two fields says it.
+
+    Raises:
+        Refusal: 400 if none does, both do, or it is no offset.
+    """
+    name = "next_offset" if "next_offset" in body else "offset"
+    offset = body.get(name)
+    if len(body) != 1 or not isinstance(offset, int) or isinstance(offset, bool):
+        raise bad(name, "is missing, not a whole number, or given as offset and next_offset")
+    if not 0 <= offset <= NUMBER_MAX:
+        raise bad(name, f"is not from 0 to {NUMBER_MAX}")
+    return offset if name == "offset" else offset - 1
 
 
 async def check_own(around: Surroundings, found: Found, name: str) -> None:

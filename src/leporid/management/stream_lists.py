@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from leporid.broker.stream.readers import skipped_messages
+from leporid.broker.stream.readers import Standing, skipped_messages
 from leporid.management.amqp_json import shown
 from leporid.management.authorization import vhosts_listed
 from leporid.management.paging import Lists, Table
@@ -24,30 +24,9 @@ if TYPE_CHECKING:
     from leporid.broker.group.members import Group
     from leporid.broker.queue.queue import QueueState
     from leporid.broker.vhost import VirtualHost
-    from leporid.engine.stream.stream import Stream
     from leporid.management.surroundings import Surroundings
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A named reader of one stream, or partition; as of the moment when it was looked at."""
-
-    queue: QueueState
-    stream: Stream
-    name: str
-    offset: int
-
-    @property
-    def next(self) -> int:
-        """The offset of the first message that it has not read."""
-        return max(self.stream.first, self.offset + 1)
-
-    @property
-    def lag(self) -> int:
-        """How many messages it has not read."""
-        return max(0, self.stream.end - self.next)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,27 +77,24 @@ class StreamListRoutes:
             "stream": lambda reader: shown(reader.queue.name),
             "vhost": lambda reader: reader.queue.vhost,
             "offset": lambda reader: reader.offset,
+            "next_offset": lambda reader: reader.next_offset,
             "end": lambda reader: reader.stream.end,
             "lag": lambda reader: reader.lag,
-            "lag_ms": self._lag_ms,
+            "lag_ms": lambda reader: reader.lag_ms(around.engine.clock.wall_ms),
+            "user": lambda reader: reader.user,
+            "since_ms": lambda reader: reader.since_ms,
+            "moved_ms": lambda reader: reader.moved_ms,
             "skipped_messages": lambda reader: skipped_messages(reader.queue, reader.name),
         }
         self._streams: Lists[QueueState] = Lists(
             around, Table(STREAM_FIELDS, ("vhost", "name")), lambda queue: queue.name
         )
-        self._readers: Lists[Reader] = Lists(
+        self._readers: Lists[Standing] = Lists(
             around, Table(readers, ("vhost", "stream", "reader")), lambda reader: reader.name
         )
         self._groups: Lists[OwnGroup] = Lists(
             around, Table(GROUP_FIELDS, ("vhost", "stream", "group")), lambda row: row.group.name
         )
-
-    def _lag_ms(self, reader: Reader) -> int | None:
-        """How long the first message that was not read waits; None without one."""
-        if not reader.lag:
-            return None
-        came_ms = reader.stream.timestamp_of(reader.next)
-        return None if came_ms is None else max(0, self._around.engine.clock.wall_ms - came_ms)
 
     async def streams(self, request: Request) -> Response:
         """GET /api/streams: each partition of a partitioned stream is one."""
@@ -147,14 +123,14 @@ def _streams(vhost: VirtualHost) -> Iterator[QueueState | None]:
         yield queue if queue.stream is not None and not queue.deleted else None
 
 
-def _readers(vhost: VirtualHost) -> Iterator[Reader | None]:
+def _readers(vhost: VirtualHost) -> Iterator[Standing | None]:
     for queue in _streams(vhost):
         if queue is None or queue.stream is None:
             yield None
             continue
         vhost.bookmarks.save_of(queue)
         for name, offset in list(queue.reader_offsets.items()):
-            yield Reader(queue, queue.stream, name, offset)
+            yield Standing(queue, queue.stream, name, offset)
 
 
 def _groups(vhost: VirtualHost) -> Iterator[OwnGroup | None]:

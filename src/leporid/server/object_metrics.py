@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from leporid.broker.names import REPLY_PREFIX
+from leporid.broker.stream import partitions
+from leporid.broker.stream.readers import Standing
 
 if TYPE_CHECKING:
     from leporid.broker.broker import Broker
@@ -93,26 +95,39 @@ def _streams(broker: Broker, names: Collection[str]) -> Iterator[QueueState | No
         yield queue if queue.stream is not None else None
 
 
-def _readers(
-    broker: Broker, names: Collection[str]
-) -> Iterator[tuple[QueueState, str, int] | None]:
-    for queue in _queues(broker, names):
-        yield None
-        for reader, offset in tuple(queue.reader_offsets.items()):
-            yield queue, reader, offset
+@dataclass(frozen=True, slots=True)
+class ReaderFound:
+    """A named reader of a stream or a partition, and where that is."""
+
+    vhost: VirtualHost
+    stream: str
+    partition: int
+    standing: Standing
 
 
-def _reader_labels(found: tuple[QueueState, str, int]) -> str | None:
-    queue, reader, _ = found
-    labels = _queue_labels(queue)
-    return None if labels is None else f'{labels},reader="{escaped(reader)}"'
+def _readers(broker: Broker, names: Collection[str]) -> Iterator[ReaderFound | None]:
+    for vhost in _vhosts(broker, names):
+        for place in partitions.placed(vhost):
+            yield None
+            if place is None:
+                continue
+            queue, stream, number = place
+            assert queue.stream is not None
+            for reader, offset in tuple(queue.reader_offsets.items()):
+                standing = Standing(queue, queue.stream, reader, offset)
+                yield ReaderFound(vhost, stream, number, standing)
 
 
-def _lag(found: tuple[QueueState, str, int]) -> int:
-    queue, _, offset = found
-    stream = queue.stream
-    assert stream is not None
-    return max(0, stream.end - max(stream.first, offset + 1))
+def _reader_labels(found: ReaderFound) -> str | None:
+    if found.standing.queue.deleted:
+        return None
+    vhost, stream = escaped(found.vhost.name), escaped(found.stream)
+    reader = escaped(found.standing.name)
+    return f'vhost="{vhost}",stream="{stream}",partition="{found.partition}",reader="{reader}"'
+
+
+def _lag_seconds(found: ReaderFound) -> float:
+    return (found.standing.lag_ms(found.vhost.engine.clock.wall_ms) or 0) / 1000
 
 
 def _exchanges(
@@ -456,9 +471,15 @@ FAMILIES: Final[dict[str, Family]] = {
         _reader_labels,
         (
             _gauge(
-                "stream_reader_lag_messages",
-                "Messages of a stream that a named reader has not acknowledged, as of a second ago",
-                _lag,
+                "reader_lag_messages",
+                "Messages of a stream that a named reader has not read, as of a second ago",
+                lambda found: found.standing.lag,
+                ours=True,
+            ),
+            _gauge(
+                "reader_lag_seconds",
+                "How long the first message that a named reader has not read is there; 0 without",
+                _lag_seconds,
                 ours=True,
             ),
         ),

@@ -171,9 +171,37 @@ def test_offsets_are_set_and_dropped_by_name(world: World):
     assert world.changes == [put(6), put(0, "other"), drop]
 
 
+def test_a_reader_that_has_read_nothing_begins_at_offset_0(world: World):
+    vhost_of(world).set_reader_offset("s", "r", -1)
+    _, reader = consume(world)
+    assert reader.unacked == [0, 1, 2, 3]
+
+
+def test_who_a_reader_is_is_known_as_long_as_it_is_one(world: World):
+    queue = vhost_of(world).stream("s")
+    _, reader = consume(world, offset="first")
+    assert queue.reader_progress["r"].user == "guest"
+    assert queue.reader_progress["r"].moved_ms is None
+    reader.ack()
+    assert vhost_of(world).reader_offsets("s") == {"r": 0}
+    assert queue.reader_progress["r"].moved_ms == world.engine.clock.wall_ms
+    vhost_of(world).drop_reader_offset("s", "r")
+    assert queue.reader_progress == {}
+
+
+def test_nothing_is_kept_of_a_consumer_that_never_stored_an_offset(world: World):
+    """Or a client that makes up a new name each time would fill the memory."""
+    queue = vhost_of(world).stream("s")
+    channel, _ = consume(world)
+    assert list(queue.reader_progress) == ["r"]
+    channel.call(BasicCancel(consumer_tag="t"))
+    vhost_of(world).bookmarks.save_all()
+    assert queue.reader_progress == {}
+
+
 def test_what_can_be_no_reader(world: World):
     vhost = vhost_of(world)
-    for offset in (-1, 2**63):
+    for offset in (-2, 2**63):
         with pytest.raises(PreconditionFailed, match="invalid offset"):
             vhost.set_reader_offset("s", "r", offset)
     for name in ("", "x" * 256):

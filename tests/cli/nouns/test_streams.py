@@ -47,7 +47,7 @@ def test_partitions(leporid, name):
 def test_readers(leporid, stream, channel):
     read(channel, stream, 2, **{"x-reader": "guest.r", "x-stream-offset": "first"})
     (row,) = leporid.rows("readers", "list", stream)
-    assert (row["reader"], row["offset"], row["lag"]) == ("guest.r", "1", "3")
+    assert (row["reader"], row["next_offset"], row["lag"]) == ("guest.r", "2", "3")
     for offset, lag in (("first", None), ("3", "2"), ("next", "0"), ("last", "1")):
         code = 2 if lag is None else 0
         leporid("readers", "set", stream, "guest.r", offset, code=code)

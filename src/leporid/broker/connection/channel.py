@@ -141,8 +141,8 @@ class ChannelState:
         subscription.consumer = consumer
         if reader is not None:
             self._close_bookmarks([each for each in self._bookmarks if each.settles_no_more])
-            bookmarks = self.session.vhost.bookmarks
-            subscription.bookmark = bookmarks.open(subscription.queue, reader, consumer)
+            bookmarks, user = self.session.vhost.bookmarks, self.session.user.name
+            subscription.bookmark = bookmarks.open(subscription.queue, reader, consumer, user)
             self._bookmarks[subscription.bookmark] = None
 
     def unsubscribe(self, subscription: ConsumerState) -> None:

@@ -318,7 +318,8 @@ class Group:
         )
         if self.retries is not None:
             consumer.retries = self.retries.engine
-        bookmark = vhost.bookmarks.open(partition, self.name, consumer)
+        user = member.channel.session.user.name
+        bookmark = vhost.bookmarks.open(partition, self.name, consumer, user)
         reading = Reading(partition, member, consumer, bookmark)
         reading.subscription = ConsumerState(
             member.tag, partition, reading, False, consumer, filter_class=class_of(self.agreed)

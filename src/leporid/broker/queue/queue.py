@@ -22,7 +22,7 @@ from leporid.broker.settings.values import Arguments
 
 if TYPE_CHECKING:
     from leporid.broker.settings.effects import Effect
-    from leporid.broker.stream.readers import Bookmark, Skips
+    from leporid.broker.stream.readers import Bookmark, Progress, Skips
     from leporid.engine.connection.consumer import Consumer
     from leporid.engine.queue.queue import Queue
     from leporid.engine.stream.stream import Stream
@@ -117,6 +117,8 @@ class QueueState:
     """Of a stream's named readers: the last message that each has read."""
     reader_skips: dict[str, Skips] = field(default_factory=dict)
     """Of a stream's named readers: what each missed."""
+    reader_progress: dict[str, Progress] = field(default_factory=dict)
+    """Of a stream's named readers: who each is, and when it went on."""
     governed: Governed = NOT_GOVERNED
     """Its policies."""
     in_force: dict[Effect, Any] = field(default_factory=dict)

@@ -232,6 +232,26 @@ def names(vhost: VirtualHost) -> Iterator[tuple[str, int] | None]:
             yield queue.name, 1
 
 
+def placed(vhost: VirtualHost) -> Iterator[tuple[QueueState, str, int] | None]:
+    """Go through all streams, each with the name and the partition that readers know it by.
+
+    None for what is no stream, as in `names`.
+    """
+    places: dict[str, tuple[str, int]] = {}
+    queues = vhost.queues_now()
+    for exchange in list(vhost.exchanges()):
+        if _is_marked(exchange):
+            for number, queue in enumerate(_parts(vhost, exchange)):
+                places[queue.name] = exchange.name, number
+        yield None
+    for queue in queues:
+        if queue.stream is None or queue.deleted:
+            yield None
+        else:
+            name, number = places.get(queue.name, (queue.name, 0))
+            yield queue, name, number
+
+
 def deleting(vhost: VirtualHost, name: str) -> Steps:
     """Delete a partitioned stream, or one stream, with all messages, in steps.
 

@@ -27,12 +27,17 @@ if TYPE_CHECKING:
     from leporid.broker.registry import Steps
     from leporid.engine.connection.stream_consumer import StreamConsumer
     from leporid.engine.engine import Engine
+    from leporid.engine.stream.stream import Stream
 
 logger = logging.getLogger(__name__)
 
 READERS_MAX: Final = 10_000
 """Stored offsets of one stream. They stay until somebody drops them, so a client that makes up a
 new name each time would fill the disk; whoever means it has fewer."""
+
+
+NOTHING_READ: Final = -1
+"""The stored offset of a reader that begins at offset 0 and has read nothing yet."""
 
 
 @dataclass(slots=True)
@@ -44,6 +49,67 @@ class Skips:
     """Those in `messages`, so that none is counted twice."""
     untold: OffsetRanges = field(default_factory=OffsetRanges)
     """Of these, those that no delivery had told of when the consumer ended that missed them."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """Who a named reader is and when it went on, since the broker's start."""
+
+    user: str
+    """Who reads in its name, or moved its offset, last."""
+    since_ms: int
+    """Since when that user does, without another one in between."""
+    moved_ms: int | None = None
+    """When the offset changed last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a named reader of one stream, or partition, is when it is looked at."""
+
+    queue: QueueState
+    stream: Stream
+    name: str
+    offset: int
+    """Of the last message that it has read."""
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last message that it has read: where it goes on."""
+        return self.offset + 1
+
+    @property
+    def first_unread(self) -> int:
+        """The offset of the first message that it has not read and that is kept."""
+        return max(self.stream.first, self.next_offset)
+
+    @property
+    def lag(self) -> int:
+        """How many messages it has not read."""
+        return max(0, self.stream.end - self.first_unread)
+
+    def lag_ms(self, now_ms: int) -> int | None:
+        """Return how long the first message that it has not read waits; None without one."""
+        came_ms = self.stream.timestamp_of(self.first_unread) if self.lag else None
+        return None if came_ms is None else max(0, now_ms - came_ms)
+
+    @property
+    def user(self) -> str | None:
+        """Who reads in its name; None if nobody did since the broker's start."""
+        known = self.queue.reader_progress.get(self.name)
+        return None if known is None else known.user
+
+    @property
+    def since_ms(self) -> int | None:
+        """Since when that user does."""
+        known = self.queue.reader_progress.get(self.name)
+        return None if known is None else known.since_ms
+
+    @property
+    def moved_ms(self) -> int | None:
+        """When it went on last; None if it did not since the broker's start."""
+        known = self.queue.reader_progress.get(self.name)
+        return None if known is None else known.moved_ms
 
 
 @dataclass(eq=False, slots=True)
@@ -94,9 +160,12 @@ class Bookmarks:
     def __repr__(self) -> str:
         return f"<Bookmarks open={len(self._open)}>"
 
-    def open(self, queue: QueueState, reader: str, consumer: StreamConsumer) -> Bookmark:
-        """Follow a consumer that has just begun."""
+    def open(
+        self, queue: QueueState, reader: str, consumer: StreamConsumer, user: str = ""
+    ) -> Bookmark:
+        """Follow a consumer, of a user, that has just begun."""
         bookmark = Bookmark(queue, reader, consumer)
+        self._used(queue, reader, user)
         self._open[bookmark] = None
         self._by_queue.setdefault(queue, {})[bookmark] = None
         self._resume(bookmark)
@@ -188,37 +257,52 @@ class Bookmarks:
                 for each in bookmark.untold.take():
                     known.untold.add(*each)
             del self._open[bookmark]
-            others = self._by_queue[bookmark.queue]
+            queue, reader = bookmark.queue, bookmark.reader
+            others = self._by_queue[queue]
             del others[bookmark]
+            if reader not in queue.reader_offsets and all(o.reader != reader for o in others):
+                queue.reader_progress.pop(reader, None)  # it has read nothing under that name
             if not others:
-                del self._by_queue[bookmark.queue]
+                del self._by_queue[queue]
 
-    def set(self, queue: QueueState, reader: str, offset: int) -> None:
-        """Say which message a reader has read last.
+    def set(self, queue: QueueState, reader: str, offset: int, user: str = "") -> None:
+        """Say which message a reader has read last: NOTHING_READ before the first one.
 
         Raises:
             PreconditionFailed: the name or the offset is none, or there are too many readers.
         """
         check_consumer_arguments(queue.title, queue.type, {READER: reader})
-        if not 0 <= offset <= NUMBER_MAX:
+        if not NOTHING_READ <= offset <= NUMBER_MAX:
             raise PreconditionFailed(f"invalid offset {offset} for {queue.title}")
         check_room(queue, reader)
         if reader in queue.reader_skips:
             queue.reader_skips[reader].counted.take()  # it may have been moved back
+        self._used(queue, reader, user)
         self._move(queue, reader, offset)
 
     def drop(self, queue: QueueState, reader: str) -> bool:
         """Forget a reader; returns whether it was known."""
         self._waiting.pop((queue, reader), None)
         queue.reader_skips.pop(reader, None)
+        queue.reader_progress.pop(reader, None)
         if queue.reader_offsets.pop(reader, None) is None:
             return False
         self._recorder.drop(StoredReaderOffset, self._recorder.vhost, queue.name, reader)
         return True
 
+    def _used(self, queue: QueueState, reader: str, user: str) -> None:
+        """Note that a user reads in a reader's name."""
+        known = queue.reader_progress.get(reader)
+        if user and (known is None or known.user != user):
+            moved = None if known is None else known.moved_ms
+            now = self._engine.clock.wall_ms
+            queue.reader_progress[reader] = Progress(user, now, moved)
+
     def _move(self, queue: QueueState, reader: str, offset: int, after: int = 0) -> None:
         if queue.reader_offsets.get(reader) != offset:
             queue.reader_offsets[reader] = offset
+            if reader in queue.reader_progress:
+                queue.reader_progress[reader].moved_ms = self._engine.clock.wall_ms
             self._record(queue, reader, after)
 
     def _record(self, queue: QueueState, reader: str, after: int) -> None:

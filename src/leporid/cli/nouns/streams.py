@@ -22,7 +22,7 @@ PARTITION: Final = argument(
 )
 STREAM_COLUMNS: Final = ("vhost", "name", "partitions", "messages", "bytes", "first", "end")
 READER_COLUMNS: Final = (
-    "vhost", "stream", "reader", "offset", "lag", "lag_ms", "skipped_messages",
+    "vhost", "stream", "reader", "next_offset", "lag", "lag_ms", "user", "skipped_messages",
 )  # fmt: skip
 GROUP_COLUMNS: Final = ("vhost", "stream", "group", "members", "partitions", "lag", "version")
 

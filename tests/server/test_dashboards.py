@@ -100,7 +100,8 @@ def test_what_ours_name_is_there(expression: str, samples: dict[str, Any]):
     names, labels = parsed(expression)
     assert names
     assert names <= set(samples) | names_of(PER_OBJECT, "rabbitmq")
-    known = OF_SCRAPE | {label for name in names for each in samples[name] for label in each}
+    found = [each for name in names for each in samples.get(name, [])]
+    known = OF_SCRAPE | {label for each in found for label in each}
     known |= {label for each in samples["rabbitmq_identity_info"] for label in each}
     assert labels <= known
 

@@ -180,11 +180,11 @@ def test_a_reader_that_has_read_nothing_begins_at_offset_0(world: World):
 def test_who_a_reader_is_is_known_as_long_as_it_is_one(world: World):
     queue = vhost_of(world).stream("s")
     _, reader = consume(world, offset="first")
-    assert queue.reader_progress["r"].user == "guest"
-    assert queue.reader_progress["r"].moved_ms is None
+    now_ms = world.engine.clock.wall_ms
+    assert queue.reader_progress == {"r": readers.Progress("guest", now_ms)}
     reader.ack()
     assert vhost_of(world).reader_offsets("s") == {"r": 0}
-    assert queue.reader_progress["r"].moved_ms == world.engine.clock.wall_ms
+    assert queue.reader_progress == {"r": readers.Progress("guest", now_ms, now_ms)}
     vhost_of(world).drop_reader_offset("s", "r")
     assert queue.reader_progress == {}
 

@@ -55,8 +55,8 @@ export default function Features() {
     </section>
     <section class="box stack">
       <h2>Feature flags</h2>
-      <p class="soft">RabbitMQ's; clients look at them. All of them are on, as what each stands for is
-        here, or nothing that one node could have.</p>
+      <p class="soft">RabbitMQ's; clients look at them. All of them are on, as what each stands for
+        is here, or nothing that one node could have.</p>
       ${why && html`<p class="soft">${why}</p>`}
       ${flags.error && html`<${Notice} kind="bad">${flags.error.message}<//>`}
       ${flags.data &&
@@ -65,7 +65,8 @@ export default function Features() {
     </section>
     <section class="box stack">
       <h2>Deprecated features and extensions</h2>
-      <${Some} found=${deprecated.data} none="No deprecated feature." caption="Deprecated features" />
+      <${Some} found=${deprecated.data} none="No deprecated feature."
+        caption="Deprecated features" />
       <${Some} found=${extensions.data} none="No extension of the interface."
         caption="Extensions" />
     </section>

@@ -72,7 +72,8 @@ function Facts({ found }) {
       <dt>Version</dt><dd>${found.version}</dd>
       <dt>Class</dt><dd><code>${found.class}</code>, ${bytes(found.source_bytes)} of source</dd>
       <dt>Waiting</dt><dd>${count(found.waiting)} messages</dd>
-      <dt>Judged</dt><dd>${count(found.judged)}, of which ${count(found.passed)} passed${passed}</dd>
+      <dt>Judged</dt>
+      <dd>${count(found.judged)}, of which ${count(found.passed)} passed${passed}</dd>
       <dt>Failures</dt><dd>${count(found.failures)}</dd>
       <dt>Used by</dt>
       <dd>${found.used_by.length

@@ -126,7 +126,8 @@ export default function Pipelines({ query }) {
       ? html`<${Commands} />`
       : html`<${List} key=${of} path=${path} columns=${of === "groups" ? GROUPS : READERS}
           caption=${of === "groups" ? "Groups" : "Readers"} sorted=${of === "groups" ? null : "lag"}
-          reverse rowKey=${(row) => JSON.stringify([row.vhost, row.stream, row.reader ?? row.group])}
+          reverse
+          rowKey=${(row) => JSON.stringify([row.vhost, row.stream, row.reader ?? row.group])}
           empty=${html`<${Nobody} of=${of} />`} />`}
   <//>`;
 }

@@ -17,8 +17,8 @@ const KINDS = [
 ];
 
 const ABOUT = {
-  policies: "A policy gives settings to queues and exchanges by their names. Of those that match, " +
-    "the one with the highest priority counts.",
+  policies: "A policy gives settings to queues and exchanges by their names. Of those that " +
+    "match, the one with the highest priority counts.",
   "operator-policies": "Operator policies are set by administrators only. One of them can count " +
     "beside a policy: of two limits the smaller one.",
 };

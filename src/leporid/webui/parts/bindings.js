@@ -35,7 +35,9 @@ export function Arguments({ values }) {
   return entries.map(
     ([name, value]) =>
       html`<div key=${name}
-        ><span class="soft">${name}:</span>${" "}<code>${typeof value === "string" ? value : JSON.stringify(value)}</code></div
+        ><span class="soft">${name}:</span>${" "}<code
+          >${typeof value === "string" ? value : JSON.stringify(value)}</code
+        ></div
       >`,
   );
 }

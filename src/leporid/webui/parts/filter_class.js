@@ -76,7 +76,8 @@ export function RegisterClass({ open, of, onDone, onClose }) {
       </div>
       <${Field} label="Source" name="source" type="textarea" value=${given.source} rows="14"
         onInput=${set("source")} spellcheck=${false} class="mono" required
-        hint="It is loaded first, in a process that then ends; one that does not load is refused." />
+        hint=${"It is loaded first, in a process that then ends; one that does not load is " +
+        "refused."} />
     <//>
   <//>`;
 }

@@ -51,7 +51,8 @@ def test_show_effective_has_all_settings_and_can_be_used(
     files = {"definitions.import", "backup_dir"}
     paths = ("user_path", "vhost_path", "resource_path", "topic_path")
     http = {f"auth_http.{key}" for key in (*paths, "ca")}
-    tokens = {f"oauth2.{key}" for key in (*none, "additional_scopes_key")}
+    client = ("client_id", "client_secret", "authorization_endpoint", "token_endpoint")
+    tokens = {f"oauth2.{key}" for key in (*none, *client, "additional_scopes_key")}
     assert missing == {
         "users",
         "tls.certificate",

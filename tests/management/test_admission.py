@@ -14,6 +14,7 @@ from tests.management.clients import connected
 from tests.management.conftest import World
 from tests.management.fake_backups import Backups
 from tests.management.queues import fill, queue_of
+from tests.management.test_sign_on import Issuer, Tokens
 from tests.server.test_http import TOTALS
 
 from leporid.amqp.properties import Properties, encode_properties
@@ -32,6 +33,7 @@ from leporid.management.application import routes
 from leporid.management.nodes import Listening, NodeFacts
 from leporid.management.paths import CostedRoute
 from leporid.management.refusals import Refusal
+from leporid.management.sign_on import _state
 from leporid.server.http import application
 
 POLICY = {"pattern": "^x", "definition": {"max-length": 5}}
@@ -267,12 +269,19 @@ SAMPLES |= {
     ),
     ("GET", "/api/session"): ("/api/session", {}),
     ("DELETE", "/api/session"): ("/api/session", {}),
+    ("GET", "/api/session/oauth"): ("/api/session/oauth", {}),
+    ("GET", "/api/session/oauth/callback"): (
+        f"/api/session/oauth/callback?code=c&state={_state('v' * 43)}",
+        {"headers": {"cookie": f"leporid_sign_on={'v' * 43}"}},
+    ),
     ("GET", "/api/live"): ("/api/live?samples=1", {}),
     ("GET", "/api/samples"): ("/api/samples", {}),
     ("GET", "/api/samples/{kind}/{vhost}/{name}"): ("/api/samples/queue/%2F/jobs", {}),
     ("GET", "/api/users/{name}/sessions"): ("/api/users/ann/sessions", {}),
     ("DELETE", "/api/users/{name}/sessions"): ("/api/users/ann/sessions", {}),
 }
+# Nobody has logged in yet.
+NOBODYS = ("GET", "/api/session/oauth")
 # Of a login the body comes before anybody knows whose it is.
 BEFORE_LOGIN = {"http_uploads", "http_body_bytes"}
 
@@ -357,6 +366,8 @@ class FilledWorld(World):
         topics = TopicPermission.of("", "", username="ann", vhost="/")
         users.permit_topics("ann", "/", "amq.topic", topics)
         object.__setattr__(self.around, "backups", Backups())
+        object.__setattr__(self.around, "sign_on", Issuer())
+        self.broker.backends.use([Tokens("guest"), self.broker.backends.internal])
         self.shares = self.around.admission.shares
         self.app = application(TOTALS, list, routes(self.around))
         self.lease = ""
@@ -434,8 +445,11 @@ async def test_every_route_is_refused_when_a_share_of_its_cost_is_used_up(
         recorded = list(filled.changes)
         for name in ("http_logins", "http_requests", *cost.limits):
             share = filled.share(name)
+            if name == "http_requests" and (method, path) == NOBODYS:
+                continue
             early = name == "http_logins" or ((method, path) == SESSION and name in BEFORE_LOGIN)
-            key = ("", "guest") if name == "http_sessions" else "guest"
+            backend = "oauth2" if path.endswith("/callback") else ""
+            key = (backend, "guest") if name == "http_sessions" else "guest"
             slots = use_up(share, "127.0.0.1" if early else key)
             answer = await filled.ask(client, method, path)
             assert (answer.status_code, answer.json()["limit"]) == (429, name), answer.text

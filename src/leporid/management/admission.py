@@ -129,6 +129,8 @@ ACT: Final = Cost("act", limits=_BODY)
 DEFINE: Final = Cost("define", grows=True, limits=_BODY)
 # Who may do what, and how much; also while an alarm is on, as somebody may have to be stopped.
 ADMINISTER: Final = Cost("administer", limits=_BODY)
+# The same, by a token of an issuer that the broker asks.
+SIGN_ON: Final = Cost("sign on", limits=("http_sessions",))
 LOG_IN: Final = Cost("log in", limits=(*_BODY, "http_sessions"))
 # Also while an alarm is on: messages may wait for a class that works.
 TRY: Final = Cost("try", limits=(*_BODY, "http_trials"))

@@ -38,6 +38,7 @@ from leporid.management.admission import (
     REMOVE_CHOSEN,
     SEARCH,
     SHOW,
+    SIGN_ON,
     SWITCH,
     TABLE,
     TRY,
@@ -81,6 +82,8 @@ from leporid.management.refusals import Refusal, busy, of_fault
 from leporid.management.runtime_parameters import GlobalParameterRoutes, ParameterRoutes
 from leporid.management.sample_routes import SampleRoutes
 from leporid.management.session_routes import SessionRoutes
+from leporid.management.sign_on import CALLBACK, SignOnRoutes
+from leporid.management.sign_on import PATH as SIGN_ON_PATH
 from leporid.management.stream_lists import StreamListRoutes
 from leporid.management.streams import StreamRoutes
 from leporid.management.surroundings import Surroundings
@@ -354,6 +357,7 @@ def _access_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
 def _page_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
     """Make those that the web UI is the first to need."""
     sessions, live, samples = SessionRoutes(around), LiveRoutes(around), SampleRoutes(around)
+    sign_on = SignOnRoutes(around)
     return [
         route("GET", "/api/live", live.live, LIVE),
         route("GET", "/api/samples", samples.of_broker, LOOK),
@@ -361,6 +365,8 @@ def _page_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
         route("POST", "/api/session", sessions.log_in, LOG_IN),
         route("GET", "/api/session", sessions.show, LOOK),
         route("DELETE", "/api/session", sessions.log_out, REMOVE),
+        route("GET", SIGN_ON_PATH, sign_on.start, LOOK),
+        route("GET", CALLBACK, sign_on.callback, SIGN_ON),
         route("GET", USER + "/sessions", sessions.of_user, LOOK),
         route("DELETE", USER + "/sessions", sessions.end_of_user, REMOVE),
     ]

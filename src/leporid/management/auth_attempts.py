@@ -37,10 +37,10 @@ class AuthAttemptRoutes:
         self._around = around
 
     async def auth(self, request: Request) -> Response:
-        """GET /api/auth: that one logs in with name and password; asked before the login."""
+        """GET /api/auth: whether one logs in by OAuth 2, too; asked before the login."""
         hosts.check(request, self._around.http_hosts)
         shown = {
-            "oauth_enabled": False,
+            "oauth_enabled": self._around.sign_on is not None,
             "enable_uaa": False,
             "uaa_client_id": "",
             "uaa_location": "",

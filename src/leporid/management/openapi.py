@@ -36,6 +36,7 @@ REASONS: Final[Mapping[str, str]] = {
     "200": "What was asked for",
     "201": "It is new",
     "204": "Done",
+    "302": "Go on there",
     "400": "Something in the request is wrong",
     "401": "Nobody has logged in, or the user may not do this",
     "403": "The user may not do this, or a page of another place asks",
@@ -75,7 +76,7 @@ OTHER_BODIES: Final = {
 }
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
-_SUCCESS: Final = re.compile(r"\b20[0-9]\b")
+_SUCCESS: Final = re.compile(r"\b(?:20[0-9]|302)\b")
 _HEADING: Final = re.compile(r"(?:GET|PUT|POST|DELETE) [^:]*?/api/\S*?(?:: | ?\.?$|, )")
 
 ERROR: Final[dict[str, Any]] = {

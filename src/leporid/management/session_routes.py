@@ -72,27 +72,9 @@ class SessionRoutes:
         )
         visit_of(request).log_in(user)
         set_actor(user.name)
-        return self.begin(request, user)
-
-    def begin(self, request: Request, user: User) -> Response:
-        """Answer with a new session; the one that the browser had has ended.
-
-        Raises:
-            Refusal: the user may not use the interface, or there are too many sessions.
-        """
-        sessions = self._around.sessions
-        if not tags.may_manage(user):
-            raise not_authorised(
-                f"user '{user.name}' may not use the web UI: it needs the tag management, "
-                "policymaker, monitoring or administrator"
-            )
-        before = sessions.find(request.cookies.get(COOKIE, ""))
-        if before is not None:
-            sessions.end(before)
-        host = "" if request.client is None else request.client.host
-        token, session = sessions.begin(user, host)
+        session, set_cookie = begin_session(around, request, user)
         answer = JSONResponse(_shown(user, session))
-        answer.headers["set-cookie"] = cookie(request, token, LIFE_SECONDS)
+        answer.headers["set-cookie"] = set_cookie
         return answer
 
     async def show(self, request: Request) -> Response:
@@ -134,6 +116,27 @@ class SessionRoutes:
         if around.broker.access.user(name) is None and not around.sessions.of(name):
             raise not_found()
         return name
+
+
+def begin_session(around: Surroundings, request: Request, user: User) -> tuple[Session, str]:
+    """Begin a session, and return the header that sets its cookie.
+
+    The session that the browser had has ended.
+
+    Raises:
+        Refusal: the user may not use the interface, or there are too many sessions.
+    """
+    if not tags.may_manage(user):
+        raise not_authorised(
+            f"user '{user.name}' may not use the web UI: it needs the tag management, "
+            "policymaker, monitoring or administrator"
+        )
+    before = around.sessions.find(request.cookies.get(COOKIE, ""))
+    if before is not None:
+        around.sessions.end(before)
+    host = "" if request.client is None else request.client.host
+    token, session = around.sessions.begin(user, host)
+    return session, cookie(request, token, LIFE_SECONDS)
 
 
 def _shown(user: User, session: Session | None) -> dict[str, Any]:

@@ -253,12 +253,16 @@ def shows_form(path: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
     )
 
 
-def cookie(request: Request, token: str, seconds: int) -> str:
-    """Return the header that sets the cookie, or takes it away with 0 seconds.
+def is_secure(request: Request) -> bool:
+    """Say whether the browser speaks TLS, be it with a proxy in front of the broker.
 
-    A proxy in front of the broker may have TLS where the broker has not; whoever says so wrongly
-    only loses the own cookie.
+    Whoever says so wrongly only loses the own cookie.
     """
     forwarded = request.headers.get("x-forwarded-proto", "")
-    secure = "; Secure" if "https" in (request.scope["scheme"], forwarded) else ""
+    return "https" in (request.scope["scheme"], forwarded)
+
+
+def cookie(request: Request, token: str, seconds: int) -> str:
+    """Return the header that sets the cookie, or takes it away with 0 seconds."""
+    secure = "; Secure" if is_secure(request) else ""
     return f"{COOKIE}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from leporid.engine.engine import Engine
     from leporid.engine.queue.lease import Lease
     from leporid.engine.stream.stream import Stream
+    from leporid.management.sign_on import SignOn
 
 T = TypeVar("T")
 
@@ -140,6 +141,7 @@ class Surroundings:
         node_name: what it is called.
         encoders: threads in which tables are encoded, while messages go first.
         sessions: of who has logged in by the form of the web UI.
+        sign_on: logs in to the web UI by OAuth 2; None: nobody does.
         sync_totals: how often files were synced, and the seconds that this took altogether.
         histories: samples of single objects.
         live: tells of samples.
@@ -164,6 +166,7 @@ class Surroundings:
     node: Callable[[], NodeFacts] = NodeFacts
     node_name: str = NODE
     backups: BackupPort = field(default_factory=NoBackups)
+    sign_on: SignOn | None = None
     sync_totals: Callable[[], tuple[int, float]] = lambda: (0, 0.0)
     samples: Samples = field(init=False)
     histories: Histories = field(init=False)

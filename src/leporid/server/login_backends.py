@@ -23,14 +23,15 @@ from leporid.server.settings import ConfigError
 
 if TYPE_CHECKING:
     from leporid.broker.broker import Broker
+    from leporid.management.sign_on import SignOn
     from leporid.server.config import Config
     from leporid.server.token_logins import TokenLogins
 
 PIP_COMMAND: Final = "pip install 'leporid[oauth]'"
 SECRET_BYTES: Final = 32
-# Requests at a time: those of logins and about rights, and the one for keys. A thread is made when
-# all there are have work.
-THREADS: Final = http_logins.REQUESTS_MAX + http_rights.REQUESTS_MAX + 1
+# Requests at a time: those of logins and about rights, the one for keys, and two of codes
+# (`code_logins`). A thread is made when all there are have work.
+THREADS: Final = http_logins.REQUESTS_MAX + http_rights.REQUESTS_MAX + 3
 
 
 class LoginBackends:
@@ -43,6 +44,9 @@ class LoginBackends:
 
     Raises:
         ConfigError: a file cannot be used, or an extra is missing.
+
+    Attributes:
+        sign_on: logs in to the web UI by OAuth 2; None: nobody does.
     """
 
     def __init__(self, config: Config, broker: Broker, wake: Callable[[], None]) -> None:
@@ -52,6 +56,7 @@ class LoginBackends:
         self._pool: ThreadPoolExecutor | None = None
         self._tokens: TokenLogins | None = None
         self._requests: AuthRequests | None = None
+        self.sign_on: SignOn | None = None
         made: list[Backend] = []
         for name in config.auth.backends:
             if name == INTERNAL:
@@ -59,6 +64,7 @@ class LoginBackends:
             elif name == OAUTH2:
                 self._tokens = self._make_tokens()
                 made.append(self._tokens)
+                self.sign_on = self._make_sign_on()
             elif name == HTTP:
                 made.append(self._make_http(broker))
         broker.backends.use(made)
@@ -74,6 +80,14 @@ class LoginBackends:
             ) from None
         secret = secrets.token_bytes(SECRET_BYTES)
         return TokenLogins(self._config.oauth2, self._threads(), self._refusals, secret, self._wake)
+
+    def _make_sign_on(self) -> SignOn | None:
+        if self._config.oauth2.client_id is None:
+            return None
+        # It is of HTTP, which not every broker has.
+        from leporid.server.code_logins import CodeLogins
+
+        return CodeLogins(self._config.oauth2, self._threads(), self._refusals)
 
     def _make_http(self, broker: Broker) -> HttpLogins:
         requests = self._requests = AuthRequests(self._config.auth_http)

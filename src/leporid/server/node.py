@@ -360,6 +360,7 @@ class Node:
             node_name=CLUSTER,
             encoders=ThreadPoolExecutor(ENCODERS_MAX, "tables", yield_to_messages),
             backups=self._backups,
+            sign_on=self._login_backends.sign_on,
             sync_totals=lambda: (sum(seconds.counts), seconds.total),
         )
         self._sampler = Repeating(SAMPLE_EVERY_S, around.sample)

@@ -213,6 +213,41 @@ class OAuth2:
         default_doc="`{}`",
         rabbitmq="`auth_oauth2.scope_aliases.*`",
     )
+    client_id: str | None = setting(
+        _text,
+        None,
+        "what the broker is called at the issuer; with it, one logs in to the "
+        "[web UI](web-ui.md#oauth-2) there",
+        rabbitmq="`management.oauth_client_id`",
+    )
+    client_secret: str | None = setting(
+        _text,
+        None,
+        "the secret of a confidential client; a public one has none",
+        secret=True,
+        rabbitmq="`management.oauth_client_secret`",
+    )
+    authorization_endpoint: str | None = setting(
+        url,
+        None,
+        "where one logs in",
+        default_doc="where the issuer says",
+        rabbitmq="`auth_oauth2.authorization_endpoint`",
+    )
+    token_endpoint: str | None = setting(
+        url,
+        None,
+        "where the broker gets tokens for codes",
+        default_doc="where the issuer says",
+        rabbitmq="`auth_oauth2.token_endpoint`",
+    )
+    scopes: tuple[str, ...] = setting(
+        _scopes,
+        ("openid",),
+        "what is asked for at a login to the web UI: the scopes that the issuer puts into tokens "
+        "for this broker are those that it is asked for, or all",
+        rabbitmq="`management.oauth_scopes`",
+    )
     verify_aud: bool = setting(
         flag,
         True,
@@ -250,6 +285,13 @@ def check_auth(auth: Auth, settings: OAuth2, http: AuthHttp) -> None:
     if not (settings.issuer or settings.jwks_url or settings.signing_keys):
         raise ConfigError(
             "oauth2: without issuer, jwks_url or signing_keys, no token can be verified", "oauth2"
+        )
+    endpoints = settings.authorization_endpoint and settings.token_endpoint
+    if settings.client_id is not None and not (settings.issuer or endpoints):
+        raise ConfigError(
+            "oauth2.client_id: without issuer, authorization_endpoint and token_endpoint must be "
+            "given",
+            "oauth2.client_id",
         )
     if settings.default_key is not None and settings.signing_keys is not None:
         known = settings.signing_keys

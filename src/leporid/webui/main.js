@@ -126,17 +126,18 @@ function Current() {
 
 function App() {
   const { user } = useSession();
-  useEffect(() => {
-    resume();
-  }, []);
-  if (user === undefined) {
-    return null;
-  }
   if (user === null || user.failed) {
     return html`<${Login} failed=${user?.failed} />`;
   }
   return html`<${Shell} groups=${GROUPS} user=${user}><${Current} /><//>`;
 }
 
-apply();
-render(html`<${App} />`, document.getElementById("app"));
+async function start() {
+  apply();
+  await resume();
+  const place = document.getElementById("app");
+  place.replaceChildren();
+  render(html`<${App} />`, place);
+}
+
+start();

@@ -1,5 +1,6 @@
 /* Queues: the list, and declaring one. */
 
+import { useData } from "../core/data.js";
 import { count, rate } from "../core/format.js";
 import { html, useState } from "../core/html.js";
 import { useLive } from "../core/live.js";
@@ -14,6 +15,7 @@ import { Figures } from "../parts/figures.js";
 import { List } from "../parts/list.js";
 import { Page, quoted } from "../parts/page.js";
 
+const EVERY_MS = 5000;
 const FIELDS = [
   "name", "vhost", "type", "state", "durable", "auto_delete", "exclusive", "policy", "arguments",
   "consumers", "messages", "messages_ready", "messages_unacknowledged", "message_stats",
@@ -48,12 +50,36 @@ function columnsOf(vhost) {
   ];
 }
 
+function levels(found) {
+  return [
+    { name: "Ready", value: count(found?.messages_ready) },
+    { name: "Unacked", value: count(found?.messages_unacknowledged) },
+    { name: "Total", value: count(found?.messages) },
+  ];
+}
+
+/** Of the whole broker. */
+function Totals() {
+  const { totals, rates } = useLive()?.overview ?? {};
+  return html`<${Figures}
+    items=${[
+      ...levels(totals),
+      { name: "Published", value: rate(rates?.publish) },
+      { name: "Delivered", value: rate(rates?.deliver_get) },
+      { name: "Acknowledged", value: rate(rates?.ack) },
+    ]}
+  />`;
+}
+
+function VhostTotals({ vhost }) {
+  const { data } = useData(["vhosts", vhost], {}, { every: EVERY_MS });
+  return html`<${Figures} items=${levels(data)} />`;
+}
+
 export default function Queues({ query }) {
   const vhost = useVhost();
-  const live = useLive();
   const [declaring, setDeclaring] = useState(false);
   const path = vhost === null ? ["queues"] : ["queues", vhost];
-  const { totals, rates } = live?.overview ?? {};
   const close = () => setDeclaring(false);
   const declared = (place, name, type) => {
     close();
@@ -66,16 +92,7 @@ export default function Queues({ query }) {
       vhost !== null && `--vhost ${quoted(vhost)}`].filter(Boolean).join(" ")}
     http=${{ path, query: { page: query.page ?? 1, name: query.name, sort: query.sort } }}
   >
-    <${Figures}
-      items=${[
-        { name: "Queues and streams", value: count(totals?.queues) },
-        { name: "Ready", value: count(totals?.messages_ready) },
-        { name: "Unacked", value: count(totals?.messages_unacknowledged) },
-        { name: "Published", value: rate(rates?.publish) },
-        { name: "Delivered", value: rate(rates?.deliver_get) },
-        { name: "Acknowledged", value: rate(rates?.ack) },
-      ]}
-    />
+    ${vhost === null ? html`<${Totals} />` : html`<${VhostTotals} vhost=${vhost} />`}
     <${List}
       path=${path}
       query=${{ columns: FIELDS }}

@@ -36,8 +36,7 @@ export function Arguments({ values }) {
     ([name, value]) =>
       html`<div key=${name}
         ><span class="soft">${name}:</span>${" "}<code
-          >${typeof value === "string" ? value : JSON.stringify(value)}</code
-        ></div
+          >${typeof value === "string" ? value : JSON.stringify(value)}</code></div
       >`,
   );
 }

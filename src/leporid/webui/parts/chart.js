@@ -59,6 +59,7 @@ function options(series, size, onCursor) {
   };
   return {
     ...size,
+    padding: [8, 24, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
     hooks: { setCursor: [(plot) => onCursor(plot.cursor.idx ?? null)] },
@@ -68,6 +69,7 @@ function options(series, size, onCursor) {
     axes: [
       {
         ...axis,
+        size: 28,
         space: 70,
         values: (plot, splits) => {
           const { min, max } = plot.scales.x;

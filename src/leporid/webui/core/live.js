@@ -6,11 +6,11 @@
 import { get } from "./api.js";
 import { useData } from "./data.js";
 import { useEffect, useMemo, useState } from "./html.js";
+import { MINUTE_S, join, valuesOf } from "./series.js";
 
 // The broker's limit of `watch`.
 const WATCHED_MAX = 16;
 const RETRY_MS = 5000;
-const MINUTE_S = 60;
 
 /** How often the history of a range has something new, in milliseconds. */
 const EVERY_MS = { minute: 0, hour: 10_000, day: 300_000 };
@@ -122,26 +122,6 @@ export function ofObject(sample, kind, vhost, name) {
   return objects[keyOf(key)] ?? objects[plainKey(key)] ?? null;
 }
 
-/** Flatten what a sample says of the broker or an object, to names as the history has them. */
-function valuesOf(part) {
-  if (!part) {
-    return null;
-  }
-  const found = { ...part.totals, ...part.rates };
-  for (const [name, value] of Object.entries(part)) {
-    if (typeof value === "number") {
-      found[name] = value;
-    }
-  }
-  if (part.memory) {
-    found.memory = part.memory.used;
-  }
-  if (part.disk) {
-    found.disk = part.disk.free;
-  }
-  return found;
-}
-
 /**
  * Return the history of the broker, or of an object, with what came since.
  *
@@ -175,35 +155,4 @@ export function useSeries(of, range) {
     const joined = join(data, range === "minute" ? tail : []);
     return { ...joined, loading, error };
   }, [data, tail, range, loading, error]);
-}
-
-/** Put a history and what came after it together, as columns. */
-export function join(history, tail) {
-  const levels = history?.values ?? {};
-  const rates = history?.rates ?? {};
-  const columns = { ...levels, ...rates };
-  let times = (history?.times_ms ?? []).map((ms) => ms / 1000);
-  const last = times.length ? times[times.length - 1] : -Infinity;
-  const newer = tail.filter((each) => each.at_ms / 1000 > last + 0.5);
-  const names = new Set(Object.keys(columns));
-  if (!history) {
-    for (const each of newer) {
-      Object.keys(each.values).forEach((name) => names.add(name));
-    }
-  }
-  const series = {};
-  for (const name of names) {
-    const before = columns[name] ?? [];
-    series[name] = [...before, ...newer.map((each) => each.values[name] ?? null)];
-  }
-  times = [...times, ...newer.map((each) => each.at_ms / 1000)];
-  const from = tail.length ? times[times.length - 1] - MINUTE_S : -Infinity;
-  const start = times.findIndex((time) => time >= from);
-  if (start > 0) {
-    times = times.slice(start);
-    for (const name of names) {
-      series[name] = series[name].slice(start);
-    }
-  }
-  return { times, series };
 }

@@ -90,7 +90,8 @@ export default function Connections({ query }) {
       rowKey=${(row) => row.name}
       caption="Connections"
       empty=${html`<${Empty} title="No connections">
-        No client is connected. The addresses that clients connect to are on the
+        ${vhost === null ? "No client is connected." : "No client is in this virtual host."}
+        ${" "}The addresses that clients connect to are on the
         ${" "}<a href=${href([])}>overview</a>.
       <//>`}
     />

@@ -27,6 +27,12 @@ const UNITS = {
 /** Steps of the axis for bytes: powers of two, so that its numbers are round. */
 const BYTE_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
+/** Of the axis for counts: there is no half of a message. */
+const COUNT_STEPS = Array.from({ length: 13 }, (_, power) =>
+  [1, 2, 5].map((each) => each * 10 ** power),
+).flat();
+const STEPS = { bytes: BYTE_STEPS, count: COUNT_STEPS };
+
 let library = null;
 
 function loaded() {
@@ -80,7 +86,7 @@ function options(series, size, onCursor) {
         ...axis,
         size: unit === "bytes" || unit === "ms" ? 68 : 48,
         space: 32,
-        ...(unit === "bytes" ? { incrs: BYTE_STEPS } : {}),
+        ...(STEPS[unit] ? { incrs: STEPS[unit] } : {}),
         values: (plot, splits) => splits.map((each) => (UNITS[unit] ?? UNITS.count)[0](each)),
       },
     ],

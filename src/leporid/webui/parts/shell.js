@@ -4,7 +4,7 @@
 
 import { useData } from "../core/data.js";
 import { html, useEffect, useRef, useState } from "../core/html.js";
-import { href, useRoute } from "../core/route.js";
+import { href, setQuery, useRoute } from "../core/route.js";
 import { logout, may } from "../core/session.js";
 import { setTheme, theme } from "../core/theme.js";
 import { chooseVhost, useVhost } from "../core/vhost.js";
@@ -135,7 +135,8 @@ function UserMenu({ user }) {
  * @param {object} props.user who is logged in.
  */
 export function Shell({ groups, user, children }) {
-  const { parts } = useRoute();
+  const { parts, query } = useRoute();
+  const vhost = useVhost();
   const [open, setOpen] = useState(false);
   const place = parts.join("/");
   const first = useRef(true);
@@ -148,6 +149,12 @@ export function Shell({ groups, user, children }) {
     }
     first.current = false;
   }, [place]);
+  useEffect(() => {
+    // So that the address of a list shows the same to somebody else.
+    if (parts.length === 1 && vhost !== null && query.vhost === undefined) {
+      setQuery({ vhost }, { replace: true });
+    }
+  }, [place, vhost, query.vhost]);
   return html`<a class="skip" href="#main" onClick=${(event) => {
       event.preventDefault();
       document.getElementById("main").focus();

@@ -67,7 +67,7 @@ export function MessageView({ message }) {
     ${view === "hex" && html`<${Hex} data=${body} />`}
     <div class="message-facts">
       <section>
-        <h3>Message</h3>
+        <h2>Message</h2>
         <${Key}
           rows=${[
             ["Exchange", message.exchange === "" ? "(default)" : message.exchange],
@@ -81,13 +81,13 @@ export function MessageView({ message }) {
         />
       </section>
       <section>
-        <h3>Properties</h3>
+        <h2>Properties</h2>
         ${Object.keys(properties).length
           ? html`<${Key} rows=${Object.entries(properties).map(property)} />`
           : html`<p class="soft">None.</p>`}
       </section>
       <section>
-        <h3>Headers</h3>
+        <h2>Headers</h2>
         ${names.length
           ? html`<${Key} rows=${names.map((name) => [name, shown(headers[name])])} />`
           : html`<p class="soft">None.</p>`}

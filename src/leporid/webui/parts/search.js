@@ -5,7 +5,7 @@
 
 import { get } from "../core/api.js";
 import { html, useEffect, useRef, useState } from "../core/html.js";
-import { go, href } from "../core/route.js";
+import { go } from "../core/route.js";
 import { exchangeSegment } from "./bindings.js";
 
 const TYPING_MS = 150;
@@ -130,7 +130,7 @@ export function Search() {
               pick(one);
             }}
           >
-            <a href=${href(one.parts)} tabindex="-1" class="name">${one.name}</a>
+            <span class="name found">${one.name}</span>
             <span class="soft">${one.kind} · ${one.vhost}</span>
           </li>`,
       )}

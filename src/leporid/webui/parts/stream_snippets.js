@@ -168,9 +168,15 @@ function curl(of) {
   const login = '-u "${LEPORID_USER:-guest}:${LEPORID_PASSWORD:-guest}"';
   const partition = of.partition ? [["partition", String(of.partition)]] : [];
   const data = [...queryOf(of), ...partition]
-    .map(([name, value]) => ` \\\n  --data-urlencode ${shellWord(`${name}=${value}`)}`);
-  const head = `curl --fail ${login} -G -o messages.arrows`;
-  return `${head}${data.join("")} \\\n  ${shellWord(pathOf(of))}\n`;
+    .map(([name, value]) => `--data-urlencode ${shellWord(`${name}=${value}`)}`);
+  const words = ["curl", "--fail", login, "-G", "-o"];
+  if (!isMany(of)) {
+    return `${[...words, "messages.arrows", ...data].join(" ")} \\\n  ${shellWord(pathOf(of))}\n`;
+  }
+  const numbers = Array.from({ length: of.partitions }, (_, at) => at).join(" ");
+  const own = '--data-urlencode "partition=$number"';
+  const line = [...words, '"messages-$number.arrows"', ...data, own].join(" ");
+  return `for number in ${numbers}; do\n  ${line} \\\n    ${shellWord(pathOf(of))}\ndone\n`;
 }
 
 function cli(of) {

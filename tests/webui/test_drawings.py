@@ -136,7 +136,7 @@ def test_dead_letters_lead_to_exchanges_and_queues_that_are_shown() -> None:
     dead = {"dead_letter_exchange": "gone", "dead_letter_routing_key": "k"}
     direct = {"dead_letter_exchange": "", "dead_letter_routing_key": "retry"}
     beyond = {"dead_letter_exchange": "far away", "dead_letter_routing_key": None}
-    more = {"work": direct, "late": dead, "other": beyond, "missing": ["gone"]}
+    more: dict[str, Any] = {"work": direct, "late": dead, "other": beyond, "missing": ["gone"]}
     found = graph(answer(["work", "retry", "late", "other"], **more))
     edges = {(each["from"], each["to"]) for each in found["edges"] if each["kind"] == "dead"}
     assert edges == {("q:work", "q:retry"), ("q:late", "e:gone")}

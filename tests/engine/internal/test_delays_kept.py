@@ -322,3 +322,26 @@ def test_the_parts_say_what_they_are(world):
     assert repr(world.store()) == "<Delays 'd' count=1>"
     assert delay_of(b"\x00") == 0
     assert make_engine().next_due_ms == 0
+
+
+def test_waiting_messages_are_counted_by_when_they_are_due(world):
+    for number in range(50):
+        world.send(b"x", delayed(1000 * (number + 1)))
+    store = world.caches["d"].delays
+    assert store.cancel(0)
+    now_ms = world.wall_ms
+    edges = [now_ms + 10_500, now_ms + 20_500, now_ms + 60_000]
+    for most in (7, 1000):
+        counts, at, rounds = [0, 0, 0, 0], 0, 0
+        while True:
+            at = store.count_due(edges, counts, at, most)
+            rounds += 1
+            if not at:
+                break
+        assert counts == [9, 10, 30, 0]
+        assert rounds == (8 if most == 7 else 1)
+    counts = [0]
+    assert store.count_due([], counts, 0, 1000) == 0
+    assert counts == [49]
+    with pytest.raises(ValueError, match="have 4 counts"):
+        store.count_due(edges, [0], 0, 1000)

@@ -340,13 +340,20 @@ cdef class Delays(TimedQueue):
 
         Returns where to go on, 0 after the last. What comes or goes between two calls may be
         counted twice, or not.
+
+        Raises:
+            ValueError: counts has another length.
         """
         cdef size_t end = min(self.due.count, at + most), edge, low, high, count = len(edges)
-        cdef uint64_t *times = <uint64_t *> malloc(max(<size_t> 1, count) * sizeof(uint64_t))
-        cdef uint64_t *found = <uint64_t *> calloc(count + 1, sizeof(uint64_t))
+        cdef uint64_t *times = NULL
+        cdef uint64_t *found = NULL
         cdef Timer *due
+        if <size_t> len(counts) != count + 1:
+            raise ValueError(f"{count} edges have {count + 1} counts, not {len(counts)}")
+        times = <uint64_t *> malloc(max(<size_t> 1, count) * sizeof(uint64_t))
+        found = <uint64_t *> calloc(count + 1, sizeof(uint64_t))
         try:
-            if times == NULL or found == NULL or <size_t> len(counts) != count + 1:
+            if times == NULL or found == NULL:
                 raise MemoryError("no room for the counts of delayed messages")
             for edge in range(count):
                 times[edge] = self.on_clock(edges[edge])

@@ -384,8 +384,8 @@ class Handler(BaseHTTPRequestHandler):
                 return None
             case ["api", "streams", "/", name, "readers"]:
                 stored = [
-                    {"reader": reader, "partition": number, "offset": offset}
-                    for (stream, number, reader), offset in broker.readers.items()
+                    {"reader": reader, "partition": number, "next_offset": next_offset}
+                    for (stream, number, reader), next_offset in broker.readers.items()
                     if stream == name
                 ]
                 return {"readers": stored}
@@ -393,7 +393,7 @@ class Handler(BaseHTTPRequestHandler):
                 key = (name, int(query["partition"]), reader)
                 if query["incarnation"] != broker.find(name)[key[1]].incarnation:
                     raise Refusal(409, "incarnation")
-                broker.readers[key] = json.loads(body)["offset"]
+                broker.readers[key] = json.loads(body)["next_offset"]
                 return {}
             case ["api", "queues", "/", name, *rest]:
                 return self._queue(name, rest, query, fault)

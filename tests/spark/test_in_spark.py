@@ -13,6 +13,8 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from tests.spark.fake import FakeBroker
 
+from leporid.spark.progress import follow
+
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -284,8 +286,12 @@ def test_available_now_ends_though_producers_go_on(broker, query, spark_session)
     assert counts == [300, 300, 300, 100]
 
 
-def test_an_idle_query_leaves_the_broker_alone_and_wakes_up_at_once(broker, query):
+def test_an_idle_query_leaves_the_broker_alone_and_wakes_up_at_once(
+    broker, query, spark_session, tmp_path
+):
     broker.append("orders", 10)
+    metrics = tmp_path / "queries.prom"
+    listener = follow(spark_session, metrics)
     running = query.start(query.frame().select("body")).start()
     try:
         wait_for(lambda: broker.streams["out"][0].end == 10)
@@ -300,8 +306,12 @@ def test_an_idle_query_leaves_the_broker_alone_and_wakes_up_at_once(broker, quer
         wait_for(lambda: running.lastProgress["numInputRows"] == 1)
         source = running.lastProgress["sources"][0]
         assert json.loads(source["latestOffset"])["offsets"] == {"orders": {"0": 11}}
+        place = f'{{partition="0",query="{running.id}",stream="orders"}}'
+        wait_for(lambda: f"leporid_query_next_offset{place} 11.0" in metrics.read_text())
+        assert f"leporid_query_lag_messages{place} 0.0" in metrics.read_text()
     finally:
         running.stop()
+        spark_session.streams.removeListener(listener)
 
 
 def test_a_retention_under_a_checkpoint_decides_by_fail_on_data_loss(broker, query):

@@ -202,18 +202,18 @@ def test_a_logged_range_is_replayed_as_it_was(orders, make):
     ]
 
 
-def test_the_last_offset_read_is_stored_under_the_name_of_the_query(orders, make):
+def test_the_next_offset_is_stored_under_the_name_of_the_query(orders, make):
     reader = make(readerName="etl", startingOffsets='{"orders": {"0": 0, "1": 250}}')
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadMaxRows(60))
-    # Nothing of partition 0 was read yet.
-    assert orders.readers == {("orders", 1, "etl"): 249}
+    # That nothing of partition 0 was read yet is known as well.
+    assert orders.readers == {("orders", 0, "etl"): 0, ("orders", 1, "etl"): 250}
     # The last batch: there is no other one after it, and no commit.
     end = reader.latestOffset(end, ReadAllAvailable())
     assert reader.latestOffset(end, ReadAllAvailable()) == end
-    assert orders.readers == {("orders", 0, "etl"): 99, ("orders", 1, "etl"): 299}
+    assert orders.readers == {("orders", 0, "etl"): 100, ("orders", 1, "etl"): 300}
     assert reader.latestOffset(end, ReadAllAvailable()) == end
-    assert orders.count("readers/etl") == 5
+    assert orders.count("readers/etl") == 6
 
 
 def test_a_position_in_a_stream_that_was_made_again_is_not_stored(orders, make, caplog):
@@ -224,7 +224,7 @@ def test_a_position_in_a_stream_that_was_made_again_is_not_stored(orders, make, 
     end = reader.latestOffset(start, ReadAllAvailable())
     assert orders.readers == {}
     reader.latestOffset(end, ReadAllAvailable())
-    assert orders.readers == {("orders", 0, "etl"): 499}
+    assert orders.readers == {("orders", 0, "etl"): 500, ("orders", 1, "etl"): 0}
     assert caplog.text.count("was not stored") == 2
 
 
@@ -239,15 +239,14 @@ def test_a_position_that_cannot_be_stored_does_not_fail_the_query(orders, make, 
 
 def test_a_query_starts_after_what_its_reader_has_read(orders, make):
     stored = {"startingOffsets": "stored", "readerName": "etl"}
-    orders.readers = {("orders", 1, "etl"): 41, ("orders", 1, "other"): 7}
+    orders.readers = {("orders", 1, "etl"): 42, ("orders", 1, "other"): 8}
     assert at(make(**stored).initialOffset()) == [0, 42]
     orders.cut("orders", 50, partition=1)
     with pytest.raises(DataLossError, match=r"\[42, 50\) of partition 1"):
         make(**stored).initialOffset()
     assert at(make(**stored, failOnDataLoss="false").initialOffset()) == [0, 50]
-    # Versions before this one stored the offset after the last one read.
-    orders.readers = {("orders", 1, "etl"): 300}
-    with pytest.raises(OptionError, match=r"offset of 300 in partition 1 .* which ends at 300"):
+    orders.readers = {("orders", 1, "etl"): 301}
+    with pytest.raises(OptionError, match=r"offset of 301 in partition 1 .* which ends at 300"):
         make(**stored).initialOffset()
     with pytest.raises(OptionError, match="stored needs readerName"):
         make(startingOffsets="stored")

@@ -160,9 +160,9 @@ class NamedQuery:
 
     def stored(self) -> dict[tuple[str, int], int]:
         return {
-            (name, number): offset
+            (name, number): next_offset
             for name in NAMES.split(",")
-            for number, offset in self.client.reader_offsets(name, "etl").items()
+            for number, next_offset in self.client.reader_positions(name, "etl").items()
         }
 
 
@@ -196,14 +196,14 @@ def test_a_query_and_consumers_of_one_name_go_on_where_the_other_stopped(
         read = query.once("earliest")
         halves = [[row[2] for row in read if row[:2] == ("parts", at)] for at in (0, 1)]
         assert sorted(halves[0] + halves[1]) == list(range(20))
-        read_last = {("plain", 0): 9, ("trimmed", 0): 299}
-        read_last |= {("parts", at): len(half) - 1 for at, half in enumerate(halves)}
-        assert query.stored() == read_last
+        position = {("plain", 0): 10, ("trimmed", 0): 300, ("empty", 0): 0}
+        position |= {("parts", at): len(half) for at, half in enumerate(halves)}
+        assert query.stored() == position
         # A restart from the checkpoint; its last batch counts as well.
         fill(channel, "", ["plain"], range(10, 12))
         again = query.once("earliest", available_now=True)
         assert again == [("plain", 0, 10), ("plain", 0, 11)]
-        assert query.stored() == read_last | {("plain", 0): 11}
+        assert query.stored() == position | {("plain", 0): 12}
 
         # Consumers continue at exactly the next message.
         fill(channel, "", ["plain"], range(12, 15))

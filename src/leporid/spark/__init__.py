@@ -15,5 +15,6 @@ same `readerName`; a query with a checkpoint never reads it back.
     queue_reader  batches over queues; drain: taking messages out of them
     writer     publishing, from batches and streaming queries
     source     the class that Spark starts from
+    progress   how far streaming queries are, logged and for Prometheus
     session    a Spark session with the settings that all this wants; java: what it runs on
 """

@@ -155,20 +155,23 @@ class Client:
         found = self._json("GET", path, {"timestamp_ms": timestamp_ms})
         return {part["partition"]: part["offset"] for part in found["partitions"]}
 
-    def reader_offsets(self, stream: str, reader: str) -> dict[int, int]:
-        """Return the offset of the last message that a named reader has read, by partition."""
+    def reader_positions(self, stream: str, reader: str) -> dict[int, int]:
+        """Return the offset after the last message that a named reader has read, by partition."""
         found = self._json("GET", self._path("streams", stream, "readers"), {})["readers"]
-        return {one["partition"]: one["offset"] for one in found if one["reader"] == reader}
+        return {one["partition"]: one["next_offset"] for one in found if one["reader"] == reader}
 
-    def store_reader_offset(self, key: Key, incarnation: str, reader: str, offset: int) -> None:
-        """Store the offset of the last message that a named reader has read.
+    def store_reader_position(
+        self, key: Key, incarnation: str, reader: str, next_offset: int
+    ) -> None:
+        """Store the offset after the last message that a named reader has read.
 
         Raises:
             BrokerError: the broker refuses, also if the stream was deleted and made again.
         """
         path = self._path("streams", key.stream, "readers", reader)
         query = {"partition": key.partition, "incarnation": incarnation}
-        self._json("PUT", path, query, json.dumps({"offset": offset}).encode(), "application/json")
+        body = json.dumps({"next_offset": next_offset}).encode()
+        self._json("PUT", path, query, body, "application/json")
 
     def publish(
         self, exchange: str, body: bytes, producer: str | None = None, sequence: int | None = None

@@ -94,6 +94,7 @@ def session(
     master: str | None = None,
     remote: str | None = None,
     settings: Mapping[str, str] | None = None,
+    metrics: Path | str | None = None,
 ) -> Any:
     """Start a Spark session, or return the one there is.
 
@@ -102,6 +103,7 @@ def session(
         master: `local[*]` (the default), `spark://…`, or what else Spark knows.
         remote: `sc://…` or `local[*]` for a Spark Connect session instead.
         settings: Spark's settings, which win over those of this module.
+        metrics: a file for Prometheus with how far the streaming queries are; see `progress`.
 
     Raises:
         RuntimeError: there is no Java.
@@ -138,4 +140,9 @@ def session(
         # A local Connect server starts with these settings; that a session cannot change them
         # afterwards is no loss.
         warnings.filterwarnings("ignore", r"(?s)Failed to set spark\..*CANNOT_MODIFY_CONFIG")
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+    if metrics is not None:
+        from leporid.spark.progress import follow
+
+        follow(spark, metrics)
+    return spark

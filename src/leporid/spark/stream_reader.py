@@ -176,16 +176,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if name is None:
             return
         for key, at in position.items():
-            # A reader's offset is that of the last message read: there is none before offset 0.
-            if at.offset == 0 or self._stored.get(key) == at:
+            if self._stored.get(key) == at:
                 continue
             self._stored[key] = at
             try:
-                client_for(self.connection).store_reader_offset(
-                    key, at.incarnation, name, at.offset - 1
+                client_for(self.connection).store_reader_position(
+                    key, at.incarnation, name, at.offset
                 )
             except SparkSourceError as error:
-                self._warn([f"the offset of reader {name!r} in {key} was not stored: {error}"])
+                self._warn([f"the position of reader {name!r} in {key} was not stored: {error}"])
 
     def _survey(self) -> Survey:
         # Made late, as this object is pickled before it is used.

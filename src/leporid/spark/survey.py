@@ -175,16 +175,16 @@ class Survey:
         """
         reader = self._reading.reader_name
         assert reader is not None
-        found: dict[str, dict[int, int]] = {}
-        for stream in {key.stream for key in parts}:
-            read = self._client.reader_offsets(stream, reader)
-            found[stream] = {number: offset + 1 for number, offset in read.items()}
+        found = {
+            stream: self._client.reader_positions(stream, reader)
+            for stream in {key.stream for key in parts}
+        }
         for key, part in parts.items():
             start = found[key.stream].setdefault(key.partition, EARLIEST)
             if start > part.end:
                 raise OptionError(
-                    f"reader {reader!r} has a stored offset of {start - 1} in {key}, which ends at "
-                    f"{part.end}: store the offset of the last message it has read"
+                    f"reader {reader!r} has a next offset of {start} in {key}, which ends at "
+                    f"{part.end}: store the offset from which it shall go on"
                 )
         return found
 

@@ -55,7 +55,9 @@ async def test_the_first_who_asked_for_what_is_blamed_gets_the_error():
     blamed = NotFound(404, "NOT_FOUND", *DECLARE, connection=False)
     others = ConnectionLost("interrupted")
     answers.fail(blamed, others)
-    assert [future.exception() for future in futures] == [others, blamed, others, others]
+    found = [future.exception() for future in futures]
+    assert [type(each) for each in found] == [ConnectionLost, NotFound, *[ConnectionLost] * 2]
+    assert len({id(each) for each in found}) == 4
 
 
 async def test_a_timeout_says_what_was_waited_for():

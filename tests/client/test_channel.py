@@ -1,6 +1,7 @@
 """Channels, against real brokers: declarations that fail, transactions, restoring."""
 
 import asyncio
+import traceback
 
 import pytest
 from tests.client.fake_server import Peer, serving
@@ -143,6 +144,22 @@ async def test_state_by_repr(broker):
         await channel.close()
         assert repr(channel) == "<Channel, 0 consumers, 0 unconfirmed, closed>"
         assert not channel.is_open
+
+
+async def test_use_after_close_collects_no_tracebacks(broker):
+    async with connect(broker.url) as connection:
+        channel = await connection.channel()
+        await channel.close()
+
+        async def failed():
+            try:
+                await channel.default_exchange.publish(b"x")
+            except LocalProtocolError as error:
+                return error, len(traceback.extract_tb(error.__traceback__))
+
+        (first, depth), (second, again) = await failed(), await failed()
+        assert first is not second
+        assert depth == again
 
 
 # ------------------------------------------------------------------ while it is opened again

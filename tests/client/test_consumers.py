@@ -1,6 +1,9 @@
 """The consumers of a channel, when it comes back."""
 
 import asyncio
+import contextlib
+import gc
+import weakref
 
 import pytest
 from tests.client.steps import before_calls, cut
@@ -47,6 +50,23 @@ async def test_a_consumer_that_is_cancelled_while_it_is_restored_does_not_begin(
         await queue.count()
         assert queue.consumer_count == 0
         assert [message async for message in consumer] == []
+
+
+async def test_a_consumer_that_failed_is_held_by_nobody(url, name):
+    async with connect(url) as connection, connection.channel() as channel:
+        gone = await channel.queue(name, auto_delete=True, durable=False)
+        await gone.delete()
+        consumer = gone.consume()
+        reference = weakref.ref(consumer)
+        gc.disable()
+        try:
+            with contextlib.suppress(NotFound):
+                await anext(aiter(consumer))
+            del consumer
+            await channel.queue(exclusive=True)
+            assert reference() is None
+        finally:
+            gc.enable()
 
 
 async def test_many_consumers_that_are_refused_end_and_the_others_go_on(url, name):

@@ -47,5 +47,36 @@ def test_all_are_client_errors_and_a_timeout_is_a_timeout():
     assert errors.ConsumerCancelled("q", "c1").queue == "q"
 
 
-def test_what_was_raised_in_another_process_can_be_sent_here():
-    assert str(pickle.loads(pickle.dumps(errors.LocalProtocolError("why")))) == "why"
+EACH = [
+    errors.LocalProtocolError("why"),
+    errors.Timeout("no answer"),
+    errors.ApiError(404, "not there"),
+    errors.ConsumerCancelled("q", "c1"),
+    errors.server_closed(404, "NOT_FOUND", 50, 10, connection=False),
+    errors.Returned(Message(b"body", key="k"), "x", 312, "NO_ROUTE"),
+]
+
+
+@pytest.mark.parametrize("error", EACH, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("how", [lambda error: pickle.loads(pickle.dumps(error)), errors.fresh])
+def test_an_error_can_be_copied_and_sent_to_another_process(error, how):
+    try:
+        raise error
+    except errors.ClientError:
+        pass
+    made = how(error)
+    assert type(made) is type(error)
+    assert str(made) == str(error)
+    assert vars(made).keys() == vars(error).keys()
+    assert made is not error
+    assert made.__traceback__ is None
+
+
+def test_an_error_of_others_loses_its_traceback():
+    error = OSError("broken")
+    try:
+        raise error
+    except OSError:
+        pass
+    assert errors.fresh(error) is error
+    assert error.__traceback__ is None

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any, Final, TypeVar
 
 from leporid.amqp.methods import BasicCancelOk, BasicConsume, BasicConsumeOk, Method
-from leporid.client.errors import ClientError, LocalProtocolError, ServerClosed, Timeout
+from leporid.client.errors import ClientError, LocalProtocolError, ServerClosed, Timeout, fresh
 
 Ids = tuple[int, int]
 NOT_ASKED: Final = (0, 0)
@@ -84,7 +84,7 @@ class Answers:
             else:
                 told = bystanders
             if not future.done():
-                future.set_exception(told)
+                future.set_exception(fresh(told))
 
 
 def ids_of(method: Method) -> Ids:
@@ -120,3 +120,6 @@ async def answer_of(future: asyncio.Future[_T], what: str, seconds: float) -> _T
         if isinstance(error, ClientError):
             raise
         raise Timeout(f"no {what} within {seconds:g} s") from None
+    finally:
+        # The traceback of its error refers to this frame.
+        del future

@@ -49,6 +49,7 @@ from leporid.client.errors import (
     Returned,
     ServerClosed,
     Timeout,
+    fresh,
 )
 from leporid.client.exchange import Exchange
 from leporid.client.gate import AT_ONCE, Gate
@@ -427,7 +428,7 @@ class Channel:
     def check_usable(self) -> None:
         """Raises why the channel is closed for good, if it is."""
         if self._end is not None:
-            raise self._end
+            raise fresh(self._end)
         self.connection.check_usable()
 
     def publisher(self) -> ChannelCodec | None:
@@ -481,9 +482,9 @@ class Channel:
 
     async def start(self, consumer: Consumer) -> None:
         """Starts a consumer."""
-        robust = self.connection.settings.robust
         while True:
             link = await self.attached()
+            robust = self.connection.settings.robust
             try:
                 await self._consumers.start(link, consumer, self.default_prefetch)
             except ConnectionLost:
@@ -493,9 +494,8 @@ class Channel:
                 if link.error is None:
                     self._consumers.add(consumer)
                     return
-                # Lost in the turn in which the answer came.
-                if not robust:
-                    raise link.error
+                if not robust:  # lost in the turn in which the answer came
+                    raise fresh(link.error)
 
     def consumes(self, queue: Queue) -> bool:
         """Whether it has a consumer of a queue."""
@@ -526,13 +526,13 @@ class Channel:
                 if link.error is None:
                     return
                 if not self.connection.settings.robust:
-                    raise link.error
+                    raise fresh(link.error)
 
     async def reopen(self, link: Link) -> None:
         """Opens the channel on another connection, unless it was closed meanwhile."""
         opened = await link.open_channel(self)
         if opened.error is not None:
-            raise opened.error
+            raise fresh(opened.error)
         if self._end is not None:
             await opened.close()
             return
@@ -612,7 +612,7 @@ class Channel:
         except ConnectionLost:
             return  # with the connection, or for another call's error
         except Timeout as error:
-            link.lose(error)
+            link.lose(fresh(error))
             return
         except LocalProtocolError as error:
             raise ConnectionLost(f"the channel cannot be opened again: {error}") from None
@@ -634,11 +634,11 @@ class Channel:
         """The channel is closed for good."""
         if self._end is not None:
             return
-        self._end = error
+        self._end = error = fresh(error)
         local = isinstance(error, LocalProtocolError)
         lost = ConnectionLost("closed before the publish was confirmed") if local else error
         if self._unconfirmed is not None:
-            self._unconfirmed.fail(lost)
+            self._unconfirmed.fail(fresh(lost))
         self._consumers.end(None if local else error)
         self._link = None
         self.connection.notify()
@@ -662,7 +662,7 @@ class Channel:
             self.connection.emit(events.ChannelClosed(channel.number, error))
             if self._unconfirmed is not None and getattr(error, "method", "") == "basic.publish":
                 # Which of them it was, the broker does not say.
-                self._unconfirmed.fail(error)
+                self._unconfirmed.fail(fresh(error))
             self._open_again()
         self.connection.notify()
 

@@ -35,6 +35,7 @@ from leporid.client.errors import (
     RemoteProtocolError,
     ServerClosed,
     Timeout,
+    fresh,
     server_closed,
 )
 from leporid.client.message import Message
@@ -96,7 +97,7 @@ class ChannelLink:
     def check_open(self) -> None:
         """Raises why the channel is gone, or being closed, if it is."""
         if self.codec.lost is not None:
-            raise self.codec.lost
+            raise fresh(self.codec.lost)
 
     def send(self, method: Method) -> None:
         """Writes a method that has no answer."""
@@ -135,6 +136,9 @@ class ChannelLink:
             if isinstance(method, BasicGet):
                 self._give_back(future)
             raise
+        finally:
+            # The traceback of its error refers to this frame.
+            del future
 
     def _give_back(self, got: asyncio.Future[Any]) -> None:
         """Requeues what came in the turn in which its caller gave up."""

@@ -27,7 +27,7 @@ from leporid.client.encoder cimport EncodedProperties, Output, short_name
 from leporid.client.publishes cimport Batch, Publish
 from leporid.engine.wire.codec cimport load16, load32, load64
 
-from leporid.client.errors import LocalProtocolError, RemoteProtocolError
+from leporid.client.errors import LocalProtocolError, RemoteProtocolError, fresh
 from leporid.client.message import Message, decoded_message
 
 cdef extern from "Python.h":
@@ -413,7 +413,7 @@ cdef class ChannelCodec(Settler):
         self.connection.check_thread()
         if self.lost is not None:
             if isinstance(self.lost, LocalProtocolError):
-                raise self.lost
+                raise fresh(self.lost)
             # The broker has it again, and will deliver it anew.
             self.owner.on_late_settle()
             delivery.state = SETTLED

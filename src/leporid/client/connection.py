@@ -40,6 +40,7 @@ from leporid.client.errors import (
     ResourceLocked,
     ServerClosed,
     Timeout,
+    fresh,
 )
 from leporid.client.events import Event
 from leporid.client.link import Link
@@ -371,7 +372,7 @@ class Connection:
             for channel in list(self._channels):
                 await channel.restore(link, consumers=True)
         except (ConnectionLost, RemoteProtocolError, ServerClosed, Timeout) as error:
-            link.lose(error)
+            link.lose(fresh(error))
         if link.error is not None:
             return False
         for channel in list(self._channels):
@@ -419,7 +420,7 @@ class Connection:
         """Raises why the connection is closed for good, if it is."""
         self.check_loop()
         if self._end is not None:
-            raise self._end
+            raise fresh(self._end)
 
     @property
     def ready_link(self) -> Link | None:
@@ -492,7 +493,7 @@ class Connection:
         """Nothing follows any more; who waits is told."""
         if self._end is not None:
             return
-        self._end = error
+        self._end = error = fresh(error)
         self._ready = False
         if self._renewal is not None:
             self._renewal.cancel()
@@ -547,7 +548,7 @@ class _Restoring:
                 if error.connection:
                     raise
                 self._channel = None
-                record.error = error
+                record.error = fresh(error)
                 if not isinstance(error, ResourceLocked):
                     break
                 await asyncio.sleep(connection.settings.backoff.wait_s(attempt, 0.0))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from leporid.amqp.tables import Value
 from leporid.client.delivery import Deliveries, Delivery, Inbox
-from leporid.client.errors import ConnectionLost, ConsumerCancelled, ServerClosed, Timeout
+from leporid.client.errors import ConnectionLost, ConsumerCancelled, ServerClosed, Timeout, fresh
 
 if TYPE_CHECKING:
     from leporid.client.queue import Queue
@@ -117,7 +117,7 @@ class Consumer:
                 return delivery
             if inbox.ended:
                 if inbox.error is not None:
-                    raise inbox.error
+                    raise fresh(inbox.error)
                 raise StopAsyncIteration
             try:
                 await inbox.wait()

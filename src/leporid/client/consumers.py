@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from leporid.amqp.methods import BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk
 from leporid.client.channel_link import ChannelLink
-from leporid.client.errors import ServerClosed
+from leporid.client.errors import ServerClosed, fresh
 
 if TYPE_CHECKING:
     from leporid.client.consumer import Consumer
@@ -123,6 +123,6 @@ class Consumers:
                 if error.connection:
                     raise
                 self._by_tag.pop(tag, None)
-                consumer.inbox.end(error)
-                return consumer, error
+                consumer.inbox.end(fresh(error))
+                return consumer, fresh(error)
         return None

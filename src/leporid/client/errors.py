@@ -18,18 +18,40 @@ Must not know who raises. Invariant: `server_closed` gives the class that `code`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import copy
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from leporid.amqp.constants import METHOD_IDS, ReplyCode
 
 if TYPE_CHECKING:
     from leporid.client.message import Message
 
+_E = TypeVar("_E", bound=BaseException)
 _METHOD_NAMES = {ids: name for name, ids in METHOD_IDS.items()}
 
 
 class ClientError(Exception):
     """Above every error of the client."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled without `__init__`, which wants what the text was made from."""
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[_E], args: tuple[Any, ...], attributes: dict[str, Any]) -> _E:
+    made = kind.__new__(kind, *args)
+    made.args = args
+    made.__dict__.update(attributes)
+    return made
+
+
+def fresh(error: _E) -> _E:
+    """Returns an error to be raised once, of one that is kept.
+
+    One object that is raised again and again collects a traceback of all these times, and keeps
+    what was held there: messages, and consumers that have to end when nobody holds them.
+    """
+    return copy.copy(error) if isinstance(error, ClientError) else error.with_traceback(None)
 
 
 class LocalProtocolError(ClientError):

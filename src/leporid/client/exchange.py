@@ -15,7 +15,7 @@ from leporid.amqp.tables import Value
 from leporid.client.arguments import WINDOW_MAX, whole_number
 from leporid.client.codec import ChannelCodec
 from leporid.client.encoder import EncodedProperties, check_name, encode_properties
-from leporid.client.errors import LocalProtocolError, Timeout
+from leporid.client.errors import LocalProtocolError, Timeout, fresh
 from leporid.client.message import (
     Body,
     Headers,
@@ -143,7 +143,11 @@ class Exchange:
             return
         confirmed = codec.connection.loop.create_future()
         codec.publish(self.name, key, properties, body, mandatory, confirmed)
-        await confirmed
+        try:
+            await confirmed
+        finally:
+            # The traceback of its error refers to this frame.
+            del confirmed
 
     def _headers(
         self,
@@ -245,7 +249,7 @@ class Exchange:
         if batch.in_flight > wanted and batch.error is None:
             await batch.until(wanted, asyncio.get_running_loop().create_future())
         if batch.error is not None:
-            raise batch.error
+            raise fresh(batch.error)
 
     async def bind(
         self,

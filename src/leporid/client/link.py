@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Final, Protocol, TypeVar, cast
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from leporid.amqp.constants import PROTOCOL_HEADER
 from leporid.amqp.errors import Fault
@@ -32,6 +33,7 @@ from leporid.client.errors import (
     LocalProtocolError,
     RemoteProtocolError,
     ServerClosed,
+    fresh,
     server_closed,
 )
 from leporid.client.settings import Address, Settings
@@ -201,21 +203,27 @@ class Link(asyncio.BufferedProtocol):
         self.check_open()
         future = self._answers.expect(ids_of(method), kind)
         self.send(method)
-        return await self._wait(
-            future, f"{kind.NAME} after {method.NAME}", seconds or self.settings.answer_timeout_s
-        )
+        what = f"{kind.NAME} after {method.NAME}"
+        try:
+            answer: _M = await self._wait(future, what, seconds or self.settings.answer_timeout_s)
+        finally:
+            # The traceback of its error refers to this frame.
+            del future
+        return answer
 
     def send(self, method: Method) -> None:
         """Writes a method on channel 0."""
         self.codec.write(encoded(method))
 
-    async def _wait(self, future: asyncio.Future[_M], what: str, seconds: float) -> _M:
-        return await answer_of(future, f"{what} from {self.address}", seconds)
+    def _wait(
+        self, future: asyncio.Future[_M], what: str, seconds: float
+    ) -> Coroutine[Any, Any, _M]:
+        return answer_of(future, f"{what} from {self.address}", seconds)
 
     def check_open(self) -> None:
         """Raises why the link is gone, if it is."""
         if self.error is not None:
-            raise self.error
+            raise fresh(self.error)
 
     # ------------------------------------------------------------------ heartbeats
 

@@ -34,7 +34,9 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pages(folder: Path) -> WebPages:
-    return WebPages(folder)
+    made = WebPages(folder)
+    made.pack()
+    return made
 
 
 @pytest.fixture
@@ -151,6 +153,14 @@ def test_the_version_is_that_of_names_and_contents():
         )
     }
     assert len(versions) == 6
+
+
+async def test_before_they_are_compressed_they_are_sent_as_they_are(folder: Path):
+    app = application(TOTALS, list, WebPages(folder).routes())
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+        answer = await client.get("/ui/main.js")
+    assert (answer.content, "content-encoding" in answer.headers) == (SCRIPT, False)
 
 
 def test_without_a_page_there_are_no_routes(tmp_path: Path):

@@ -61,7 +61,8 @@ class HttpServices:
         self.http: HttpServer | None = None
         self.metrics: HttpServer | None = None
         if ports.http.used:
-            app = application(pages, troubles, [*WebPages().routes(), *routes(around)])
+            self._pages = WebPages()
+            app = application(pages, troubles, [*self._pages.routes(), *routes(around)])
             self.http = _server(app, ports.http, connections, ports)
         if ports.metrics.used:
             app = metrics_application(pages)
@@ -80,6 +81,7 @@ class HttpServices:
         """Load what takes long, now that clients may connect."""
         if self.http is not None:
             self._around.load_arrow()
+            self._around.encoders.submit(self._pages.pack)
 
     async def stop(self) -> None:
         """Answer what is under way, and nothing more."""

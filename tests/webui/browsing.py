@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, urlsplit
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ class Tab:
 
     def open(self, /, *parts: str, **query: str) -> Self:
         """Go to a page of the web UI and wait until it has its title."""
+        self._fresh = self.page.url == "about:blank"
         self.page.goto("/" + fragment(*parts, **query))
         self.page.locator("main h1").wait_for()
-        self._fresh = True
         return self
 
     def go(self, /, *parts: str, **query: str) -> Self:
@@ -149,14 +149,13 @@ class Tab:
     def focus(self, wanted: Locator) -> Self:
         """Press Tab until something has the focus; fails if it never does."""
         wanted.wait_for()
-        target: Any = wanted.element_handle()
-        if self._fresh and self.page.evaluate("target => main.contains(target)", target):
+        if self._fresh and wanted.evaluate("wanted => main.contains(wanted)"):
             # As who uses a keyboard does: past the navigation by the first link of the page.
             self.page.keyboard.press("Tab")
             self.page.keyboard.press("Enter")
         self._fresh = False
         for _ in range(TABS_MAX):
-            if self.page.evaluate("element => element === document.activeElement", target):
+            if wanted.evaluate("wanted => wanted === document.activeElement"):
                 return self
             self.page.keyboard.press("Tab")
         raise AssertionError(f"{wanted} cannot be reached by keyboard")

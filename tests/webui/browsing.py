@@ -140,7 +140,7 @@ class Tab:
         """Return the rows of tables with a text."""
         return self.page.locator("main tbody tr").filter(has_text=text)
 
-    def notice(self, text: str) -> Locator:
+    def notice(self, text: str | re.Pattern[str]) -> Locator:
         """Return the notice with a text."""
         return self.page.locator(".notice").filter(has_text=text)
 

@@ -24,7 +24,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import example
 
@@ -167,23 +167,50 @@ async def opened(url: str, name: str, **options: Any) -> AsyncIterator[Channel]:
         yield channel
 
 
-async def live(broker: BrokerProcess, flights: list[Flight], rate: float) -> None:
+class Urls(NamedTuple):
+    """Where the broker is.
+
+    Attributes:
+        http: of the web UI and the management API, without a slash at its end.
+        amqp: as guest, of the virtual host `/`.
+        shop: as the shop's application, of its virtual host.
+    """
+
+    http: str
+    amqp: str
+    shop: str
+
+
+def urls_of(broker: BrokerProcess) -> Urls:
+    """Return them of a broker that runs."""
+    login = f"shop-app:{example.PASSWORD}"
+    shop_url = broker.url.replace("guest:guest", login).replace("%2F", example.SHOP)
+    return Urls(f"http://127.0.0.1:{broker.http_port}", broker.url, shop_url)
+
+
+async def prepare(urls: Urls) -> None:
+    """Make all that there is before anything moves."""
+    with Management(Address(urls.http, "guest", "guest")) as management:
+        example.administer(management)
+    async with opened(urls.amqp, "example", api=urls.http) as channel:
+        await example.declare(channel)
+    async with opened(urls.shop, "example") as channel:
+        await example.declare_shop(channel)
+    with Management(Address(urls.http, "ann", example.PASSWORD)) as management:
+        example.finish(management)
+
+
+async def live(urls: Urls, flights: list[Flight], rate: float) -> None:
     """Have everything happen until the task is cancelled."""
-    url = broker.url
-    api = f"http://127.0.0.1:{broker.http_port}"
-    shop_url = url.replace("guest:guest", f"shop-app:{example.PASSWORD}").replace("%2F", "shop")
 
     async def on(name: str, work: Callable[[Channel], Coroutine[Any, Any, None]]) -> None:
         async def once() -> None:
-            async with opened(shop_url if name == "shop" else url, name, api=api) as channel:
+            url = urls.shop if name == "shop" else urls.amqp
+            async with opened(url, name, api=urls.http) as channel:
                 await work(channel)
 
         await forever(name, once)
 
-    async with opened(url, "example", api=api) as channel:
-        await example.declare(channel)
-    async with opened(shop_url, "example") as channel:
-        await example.declare_shop(channel)
     every: dict[str, Callable[[Channel], Coroutine[Any, Any, None]]] = {
         "tower": lambda channel: publish(channel, flights, rate),
         "board JFK": lambda channel: consume(channel, "departures.JFK", 0, _ack),
@@ -201,23 +228,18 @@ async def live(broker: BrokerProcess, flights: list[Flight], rate: float) -> Non
             tasks.create_task(on(name, work))
 
 
-async def run(broker: BrokerProcess, flights: list[Flight], rate: float) -> None:
+async def run(urls: Urls, flights: list[Flight], rate: float) -> None:
     """Run until SIGINT or SIGTERM."""
-    url = f"http://127.0.0.1:{broker.http_port}"
-    with Management(Address(url, "guest", "guest")) as management:
-        example.administer(management)
     # Connections that end with the broker are no news here.
     logging.getLogger("leporid.client").addHandler(logging.NullHandler())
-    living = asyncio.create_task(live(broker, flights, rate))
+    await prepare(urls)
+    living = asyncio.create_task(live(urls, flights, rate))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, living.cancel)
-    await asyncio.sleep(PAUSE_S)
-    with Management(Address(url, "ann", example.PASSWORD)) as management:
-        example.finish(management)
-    others = ", ".join(name for name in example.USERS if name != "shop-app")
+    others = ", ".join(name for name, tags in example.USERS.items() if tags)
     print(
-        f"\nweb UI:  {url}/\nlogin:   guest / guest   (this machine only)\n"
-        f"others:  {others} / {example.PASSWORD}\nAMQP:    {broker.url}\nCtrl-C ends it.",
+        f"\nweb UI:  {urls.http}/\nlogin:   guest / guest   (this machine only)\n"
+        f"others:  {others} / {example.PASSWORD}\nAMQP:    {urls.amqp}\nCtrl-C ends it.",
         flush=True,
     )
     with contextlib.suppress(asyncio.CancelledError):
@@ -245,7 +267,7 @@ def main() -> int:
         )
         try:
             with broker:
-                asyncio.run(run(broker, flights, options.rate))
+                asyncio.run(run(urls_of(broker), flights, options.rate))
                 return broker.stop()
         except BrokerError as error:
             print(f"ui: {error}", file=sys.stderr)

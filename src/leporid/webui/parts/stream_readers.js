@@ -76,7 +76,7 @@ function Readers({ rows, onAsk, loading }) {
   ];
   const shown = rows.some((row) => row.many)
     ? columns : columns.filter((each) => each.name !== "partition");
-  return html`<section class="stack" aria-label="Named readers">
+  return html`<section class="stack">
     <h2>Named readers</h2>
     <${Grid} rows=${rows} columns=${shown} caption="Named readers"
       rowKey=${(row) => JSON.stringify([row.reader, row.partition])}
@@ -90,7 +90,7 @@ function Groups({ groups }) {
   if (!groups.length) {
     return null;
   }
-  return html`<section class="stack" aria-label="Groups">
+  return html`<section class="stack">
     <h2>Groups</h2>
     ${groups.map((group) => html`<div class="box stack" key=${group.group}>
       <h3><span class="name">${group.group}</span> · ${count(group.members.length)} members,

@@ -18,7 +18,7 @@ export function TopologyDetail({ vhost, graph, node, unfold, close }) {
   return html`
     <aside class="topology-detail" aria-label="What is picked">
       <header>
-        <h3>${node.title}</h3>
+        <h2>${node.title}</h2>
         <span class="soft">${kindOf(node)}</span>
         ${node.kind === "group" && html`<${Button} onClick=${() => unfold(node)}>Unfold<//>`}
         ${node.kind !== "group" && !node.missing && html`

@@ -60,9 +60,14 @@ class Watch:
         trace: TracebackType | None,
     ) -> None:
         if kind is None:
-            violations = self.page.evaluate("window.violations ?? []")
-            assert self.wrong == []
-            assert violations == []
+            self.check()
+
+    def check(self) -> None:
+        """Fail if there was anything since the last look."""
+        wrong, self.wrong = self.wrong, []
+        violations = self.page.evaluate("(window.violations ?? []).splice(0)")
+        assert wrong == []
+        assert violations == []
 
     def _dialog(self, dialog: Dialog) -> None:
         self.wrong.append(f"dialog: {dialog.message}")
@@ -97,6 +102,15 @@ class Tab:
     def __init__(self, page: Page) -> None:
         self.page = page
         self._fresh = False
+
+    def leave(self) -> None:
+        """Leave what was shown, with what the tab remembers of it; the document stays."""
+        if self.page.url == "about:blank":
+            return
+        if self.dialog.count():
+            self.page.reload()  # a test has failed in it
+        self.page.evaluate("() => { sessionStorage.clear(); location.hash = '#/nowhere'; }")
+        self.page.get_by_role("heading", name="No such page").wait_for()
 
     def open(self, /, *parts: str, **query: str) -> Self:
         """Go to a page of the web UI and wait until it has its title."""

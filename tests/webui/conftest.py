@@ -20,7 +20,7 @@ from tests.webui.example import CONFIG, Api, fill
 from leporid.testing.process import BrokerProcess
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext
+    from playwright.sync_api import Browser
 
 COMMANDS = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = "LEPORID_TEST_CHROMIUM"
@@ -86,10 +86,10 @@ def logged_in(browser: Browser, broker: BrokerProcess) -> dict[str, Any]:
     return dict(state)
 
 
-@pytest.fixture
-def context(
-    browser: Browser, broker: BrokerProcess, logged_in: dict[str, Any]
-) -> Iterator[BrowserContext]:
+@pytest.fixture(scope="module")
+def watched(
+    browser: Browser, broker: BrokerProcess, logged_in: dict[str, Any], api: Api
+) -> Iterator[tuple[Tab, Watch]]:
     context = browser.new_context(
         base_url=f"http://127.0.0.1:{broker.http_port}",
         storage_state=logged_in,  # type: ignore[arg-type]
@@ -97,16 +97,22 @@ def context(
         reduced_motion="reduce",
     )
     context.set_default_timeout(PATIENCE_MS)
-    yield context
+    tab = Tab(context.new_page())
+    with Watch(tab.page) as watch:
+        yield tab, watch
     context.close()
 
 
 @pytest.fixture
-def tab(context: BrowserContext, api: Api) -> Iterator[Tab]:
-    """A tab of guest's, with example data; whatever a page must not do fails the test."""
-    tab = Tab(context.new_page())
-    with Watch(tab.page):
-        yield tab
+def tab(watched: tuple[Tab, Watch]) -> Iterator[Tab]:
+    """A tab of guest's, with example data; whatever a page must not do fails the test.
+
+    The tests of a module share its document, as somebody does who works with it for long.
+    """
+    tab, watch = watched
+    tab.leave()
+    yield tab
+    watch.check()
 
 
 @pytest.fixture(params=HANDS, ids=["mouse", "keyboard"])

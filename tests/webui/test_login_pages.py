@@ -88,10 +88,13 @@ def test_a_session_that_has_ended_asks_for_the_password_again(stranger: Tab, api
     expect(page.get_by_role("heading", name="Users", exact=True)).to_be_visible()
 
 
-def test_a_hidden_tab_asks_nothing(tab: Tab):
-    page = tab.page
+def test_a_hidden_tab_asks_nothing(stranger: Tab):
+    page = stranger.page
+    login = {"username": "alice", "password": "secret-alice"}
+    answer = page.context.request.post("/api/session", headers={"X-Leporid-Page": "1"}, data=login)
+    assert answer.ok
     page.clock.install()
-    tab.open("queues").settled()
+    stranger.open("queues").settled()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     with page.expect_request("**/api/queues*"):

@@ -74,7 +74,7 @@ export function PolicyPreview({ preview, why = "", deleting = false }) {
       queues drop what is too much at once, unless they reject instead.<//>`}
     ${data?.items.length > 0 &&
     html`<${Grid} rows=${data.items} columns=${data.excess > 0 ? WITH_EXCESS : COLUMNS}
-      caption="What it would govern" rowKey=${(row) => `${row.kind} ${row.name}`} />`}
+      caption="Queues and exchanges" rowKey=${(row) => `${row.kind} ${row.name}`} />`}
     ${data && data.items.length > 0 && html`<${More} data=${data} />`}
   </section>`;
 }

@@ -92,3 +92,38 @@ def test_what_is_wrong_without_spark_is_told_before_it_starts(
         assert main.main(["pipeline", "run", "archive", *arguments]) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
+
+
+def test_a_file_is_checked_as_a_whole_before_spark_starts(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "pipelines.toml"
+    command = ["pipeline", "run", "--config", str(path)]
+    with serving() as broker:
+        broker.make("orders")
+        broker.append("orders", 12)
+        table = '[pipelines.{0}]\npipeline = "archive"\nstream = "{1}"\nto = "{2}"\n'
+        defaults = f'[defaults]\nurl = "{broker.url}"\n'
+        place = tmp_path / "a"
+        path.write_text(defaults + table.format("one", "orders", place))
+        assert main.main([*command, "--dry-run"]) == 0
+        assert "from offset 0 to 12" in capsys.readouterr().out
+        path.write_text(path.read_text() + table.format("two", "order", tmp_path / "b"))
+        assert main.main(command) == 2
+        said = capsys.readouterr().err
+        assert "[pipelines.two]: there is no stream 'order'; did you mean" in said
+        assert main.main([*command, "--only", "one", "--dry-run"]) == 0
+    assert not place.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "give the name of a pipeline, or --config FILE"),
+        (["--config", "x.toml", "deadletters", "--stream", "s"], "or --config FILE"),
+        (["--only", "x", "deadletters", "--stream", "s"], "--only needs --config"),
+        (["--config", "none.toml"], "none.toml: [Errno 2]"),
+    ],
+)
+def test_it_takes_a_name_or_a_file(arguments, told, capsys):
+    assert main.main(["pipeline", "run", *arguments]) == 2
+    assert told in capsys.readouterr().err

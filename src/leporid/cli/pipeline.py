@@ -1,4 +1,4 @@
-"""`leporid pipeline run NAME`: arguments into pipelines. Composition only.
+"""`leporid pipeline run NAME` and `--config FILE`: arguments into pipelines. Composition only.
 
 Spark is imported by what is run, not by what lists the arguments.
 """
@@ -6,9 +6,12 @@ Spark is imported by what is run, not by what lists the arguments.
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import functools
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,12 +24,23 @@ EXIT_WRONG_USE = 2
 def fill(parser: Parser) -> None:
     """Add the pipelines."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="run")
-    run = verbs.add_parser("run", help="run one of the pipelines")
-    names = run.add_subparsers(dest="pipeline", required=True, metavar="NAME")
-    for name, (text, add) in PIPELINES.items():
+    run = verbs.add_parser("run", help="run one of the pipelines, or several from a file")
+    run.add_argument("--config", type=Path, metavar="FILE", help="run what a file says")
+    run.add_argument(
+        "--only", action="append", metavar="TABLE", help="of the file, only this run; repeatable"
+    )
+    run.add_argument("--once", action="store_true", help="end each when nothing is left to do")
+    run.add_argument("--dry-run", action="store_true", help="say what would be done, and end")
+    names = run.add_subparsers(dest="pipeline", metavar="NAME")
+    for name, (text, _) in PIPELINES.items():
         made = names.add_parser(name, help=text, description=text + ".")
-        _add_common(made)
-        add(made)
+        fill_one(name, made)
+
+
+def fill_one(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of one pipeline."""
+    _add_common(parser)
+    PIPELINES[name][1](parser)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +58,9 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--dry-run", action="store_true", help="say what would be done, and end")
     how.add_argument(
         "--metrics", type=Path, metavar="FILE", help="keep metrics for Prometheus here"
+    )
+    how.add_argument(
+        "--status", type=Path, metavar="FILE", help="keep the state of the run here, in JSON"
     )
     how.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's"
@@ -290,48 +307,108 @@ def split_columns(text: str) -> list[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a pipeline; return the exit code."""
+    """Run a pipeline, or those of a file; return the exit code."""
+    if (options.config is None) == (options.pipeline is None):
+        print(
+            "leporid: give the name of a pipeline, or --config FILE: "
+            f"{', '.join(PIPELINES)}; `leporid pipeline run --help` says more",
+            file=sys.stderr,
+        )
+        return EXIT_WRONG_USE
+    if options.only and options.config is None:
+        print("leporid: --only needs --config", file=sys.stderr)
+        return EXIT_WRONG_USE
     try:
-        from leporid.spark.errors import OptionError, SparkSourceError
-        from leporid.spark.pipelines.runner import Run, first
-        from leporid.spark.pipelines.runner import run as run_pipeline
-        from leporid.spark.session import session
+        from leporid.spark.errors import SparkSourceError
+        from leporid.spark.pipelines.runner import exit_code_of, first
     except ImportError as error:
         print(f"leporid: pipelines need `pip install leporid[spark]`: {error}", file=sys.stderr)
         return EXIT_FAILED
-    spark: Any = None
     # Py4J logs each command it sends at this level.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        settings = pairs(options.conf)
-        # Spark takes seconds to start: what is wrong without it is said before.
-        pipeline = MAKE[options.pipeline](options)
-        pipeline.check()
-        if not (options.dry_run and options.pipeline in DRY_WITHOUT_SPARK):
-            pipeline.spark = spark = session(
-                f"leporid {options.pipeline}",
-                master=options.master,
-                remote=options.remote,
-                settings=settings,
-            )
-        how = Run(once=options.once, dry_run=options.dry_run, metrics=options.metrics)
-        run_pipeline(pipeline, how)
-    except (OptionError, ValueError) as error:
-        print(f"leporid: {first(error)}", file=sys.stderr)
-        return EXIT_WRONG_USE
-    except (SparkSourceError, RuntimeError) as error:
-        print(f"leporid: {first(error)}", file=sys.stderr)
-        return EXIT_FAILED
+        return _run_one(options) if options.config is None else _run_file(options)
     except Exception as error:
-        # PySpark's exceptions have no root but this one that works in classic and Connect.
-        if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+        # PySpark's exceptions have no root but their modules that works in classic and Connect.
+        ours = isinstance(error, (SparkSourceError, ValueError, RuntimeError))
+        if not ours and not type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise
         print(f"leporid: {first(error)}", file=sys.stderr)
-        return EXIT_FAILED
-    finally:
-        if spark is not None:
-            spark.stop()
+        return exit_code_of(error)
+
+
+def _run_one(options: argparse.Namespace) -> int:
+    """Run a pipeline."""
+    from leporid.spark.pipelines.runner import run as run_pipeline
+
+    settings = pairs(options.conf)
+    # Spark takes seconds to start: what is wrong without it is said before.
+    pipeline = MAKE[options.pipeline](options)
+    pipeline.check()
+    with _session(options, [options], settings) as spark:
+        pipeline.spark = spark
+        run_pipeline(pipeline, _how(options))
     return 0
+
+
+def _run_file(options: argparse.Namespace) -> int:
+    """Run what a file says; the exit code is the greatest of all runs."""
+    from leporid.cli.pipeline_config import ConfigError, read
+    from leporid.spark.pipelines.several import Job, Lines, run_all
+
+    fills = {name: functools.partial(fill_one, name) for name in PIPELINES}
+    file = read(options.config, fills, options.only)
+    jobs = []
+    out = Lines(sys.stdout)
+    for name, given in file.runs.items():
+        given.once, given.dry_run = options.once or given.once, options.dry_run or given.dry_run
+        try:
+            pipeline = MAKE[given.pipeline](given)
+            pipeline.check()
+        except ValueError as error:
+            raise ConfigError(f"{options.config}: [pipelines.{name}]: {error}") from error
+        jobs.append(Job(pipeline, dataclasses.replace(_how(given), name=name, out=out)))
+    options.master, options.remote = file.master, file.remote
+    # Spark's default gives all cores to whoever came first.
+    settings = {"spark.scheduler.mode": "FAIR", **file.conf}
+    with _session(options, list(file.runs.values()), settings) as spark:
+        for job in jobs:
+            job.pipeline.spark = spark
+        codes = run_all(jobs)
+    for name, code in codes.items():
+        logging.getLogger(__name__).info("%s ended with exit code %d", name, code)
+    return max(codes.values())
+
+
+def _how(options: argparse.Namespace) -> Any:
+    from leporid.spark.pipelines.runner import Run
+
+    return Run(
+        once=options.once,
+        dry_run=options.dry_run,
+        metrics=options.metrics,
+        status=options.status,
+    )
+
+
+@contextmanager
+def _session(
+    options: argparse.Namespace, runs: list[argparse.Namespace], settings: dict[str, str]
+) -> Iterator[Any]:
+    """Start Spark, unless no run needs it; stop it at the end."""
+    if all(each.dry_run and each.pipeline in DRY_WITHOUT_SPARK for each in runs):
+        yield None
+        return
+    from leporid.spark.session import session
+
+    name = runs[0].pipeline if len(runs) == 1 else "pipelines"
+    spark = session(
+        f"leporid {name}", master=options.master, remote=options.remote, settings=settings
+    )
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 COMMAND: Final = Plain(

@@ -1,4 +1,5 @@
 import io
+import json
 import os
 import signal
 import threading
@@ -141,9 +142,33 @@ def test_metrics_are_a_file_for_prometheus(tmp_path):
         "leporid_pipeline_step_seconds",
         "leporid_pipeline_last_step_timestamp_seconds",
     }
+    assert values["leporid_pipeline_running"] == 0
+    assert values["leporid_pipeline_exit_code"] == 0
     for family in found.values():
         assert family.documentation
         assert family.samples[0].labels == {"pipeline": "scripted", **Scripted.labels}
+
+
+def test_the_status_tells_of_steps_that_are_tried_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "PAUSE_SECONDS_FIRST", 0.0)
+    path, seen, stop = tmp_path / "status.json", [], threading.Event()
+
+    def look():
+        seen.append(json.loads(path.read_text()))
+        return Step(2, 0)
+
+    def last():
+        seen.append(json.loads(path.read_text()))
+        stop.set()
+        return Step(0, 0)
+
+    pipeline = Scripted(OSError("away\nat Java"), look, last)
+    run(pipeline, Run(out=io.StringIO(), status=path, name="mine"), stop)
+    retrying, running = seen
+    assert (retrying["state"], retrying["error"], retrying["failures"]) == ("retrying", "away", 1)
+    assert (running["state"], running["error"], running["records"]) == ("running", "", 2)
+    end = json.loads(path.read_text())
+    assert (end["state"], end["exit_code"], end["name"]) == ("stopped", 0, "mine")
 
 
 def test_on_a_terminal_the_line_is_rewritten():

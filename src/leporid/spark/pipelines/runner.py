@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, write_to_textfile
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from leporid.spark.errors import OptionError
+from leporid.spark.pipelines.status import EXIT_FAILED, EXIT_WRONG_USE, Status, now
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,19 @@ class Step:
     note: str = ""
     passed: int | None = None
     put_aside: int = 0
+
+
+class Output(Protocol):
+    """Where progress is written: a terminal, or lines."""
+
+    def write(self, text: str, /) -> int:
+        """Write text."""
+
+    def flush(self) -> None:
+        """Pass on what was written."""
+
+    def isatty(self) -> bool:
+        """Whether a line can be written over."""
 
 
 class Pipeline(Protocol):
@@ -95,7 +109,7 @@ class Pipeline(Protocol):
 class Progress:
     """One line that says how far a run came: rewritten on a terminal, appended elsewhere."""
 
-    def __init__(self, name: str, out: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, name: str, out: Output, clock: Callable[[], float] = time.monotonic) -> None:
         self._name = name
         self._out = out
         self._clock = clock
@@ -156,12 +170,17 @@ class Run:
         once: end when nothing is left, instead of waiting for more.
         dry_run: only say what would be done.
         metrics: a file for Prometheus's textfile collector, rewritten after each step.
+        out: for progress; None is standard output.
+        status: a file that says how the run is, rewritten after each step.
+        name: of the run; empty is that of the pipeline.
     """
 
     once: bool = False
     dry_run: bool = False
     metrics: Path | None = None
-    out: TextIO | None = None
+    out: Output | None = None
+    status: Path | None = None
+    name: str = ""
 
 
 def run(pipeline: Pipeline, how: Run, stop: threading.Event | None = None) -> Progress:
@@ -171,19 +190,66 @@ def run(pipeline: Pipeline, how: Run, stop: threading.Event | None = None) -> Pr
         Exception: a step failed (with `once`), or too often in a row.
     """
     out = how.out or sys.stdout
-    progress = Progress(pipeline.name, out)
+    progress = Progress(how.name or pipeline.name, out)
     if how.dry_run:
         out.write("".join(f"{line}\n" for line in pipeline.describe()))
         return progress
+    account = Account(pipeline, how, progress)
     with stopping(stop or threading.Event()) as asked:
         try:
-            _loop(pipeline, how, progress, asked)
+            account.write()
+            _loop(pipeline, how, account, asked)
+            account.status.ended("stopped" if asked.is_set() else "done", 0)
+        except BaseException as error:
+            account.status.ended("failed", exit_code_of(error), first(error))
+            raise
         finally:
             progress.close()
+            account.write()
     return progress
 
 
-def _loop(pipeline: Pipeline, how: Run, progress: Progress, stop: threading.Event) -> None:
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code of a run that ended so."""
+    return EXIT_WRONG_USE if isinstance(error, OptionError | ValueError) else EXIT_FAILED
+
+
+class Account:
+    """What is told of a run while it runs: its progress, its status and its metrics."""
+
+    def __init__(self, pipeline: Pipeline, how: Run, progress: Progress) -> None:
+        self._pipeline = pipeline
+        self._how = how
+        self.progress = progress
+        self.seconds = 0.0
+        name = how.name or pipeline.name
+        self.status = Status(name, pipeline.name, dict(pipeline.labels), started_at=now())
+
+    def succeeded(self, step: Step, seconds: float) -> None:
+        """Take a step in."""
+        self.seconds = seconds
+        self.progress.add(step)
+        self.status.state, self.status.error, self.status.step_at = "running", "", now()
+        self.write()
+
+    def failed(self, error: Exception) -> None:
+        """Take a step in that failed and is tried again."""
+        self.status.failures += 1
+        self.status.state, self.status.error = "retrying", first(error)
+        self.write()
+
+    def write(self) -> None:
+        """Rewrite the files."""
+        status, progress = self.status, self.progress
+        status.records, status.put_aside = progress.rows, progress.put_aside
+        status.steps, status.lag = progress.steps, progress.lag
+        if self._how.status is not None:
+            status.save(self._how.status)
+        if self._how.metrics is not None:
+            write_metrics(self._how.metrics, self._pipeline, progress, self.seconds, status)
+
+
+def _loop(pipeline: Pipeline, how: Run, account: Account, stop: threading.Event) -> None:
     failures = 0
     while not stop.is_set():
         begun = time.monotonic()
@@ -195,14 +261,14 @@ def _loop(pipeline: Pipeline, how: Run, progress: Progress, stop: threading.Even
             failures += 1
             if how.once or failures >= FAILURES_MAX:
                 raise
+            account.failed(error)
             pause = min(PAUSE_SECONDS_FIRST * 2 ** (failures - 1), PAUSE_SECONDS_MAX)
-            log.warning("%s failed, trying again in %.0f s: %s", pipeline.name, pause, first(error))
+            name = account.status.name
+            log.warning("%s failed, trying again in %.0f s: %s", name, pause, first(error))
             stop.wait(pause)
             continue
         failures = 0
-        progress.add(step)
-        if how.metrics is not None:
-            write_metrics(how.metrics, pipeline, progress, time.monotonic() - begun)
+        account.succeeded(step, time.monotonic() - begun)
         if how.once:
             if not step.lag:
                 return
@@ -246,13 +312,14 @@ def stopping(stop: threading.Event) -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Metrics:
     """What Prometheus is told of a run."""
 
     pipeline: Pipeline
     progress: Progress
     seconds: float
+    status: Status
 
     def collect(self) -> Iterator[Metric]:
         """Give the metrics; asked for by prometheus_client."""
@@ -268,24 +335,45 @@ class Metrics:
                 progress.put_aside,
             ),
             (CounterMetricFamily, "steps", "Steps since the run began", progress.steps),
+            (
+                CounterMetricFamily,
+                "failed_steps",
+                "Steps that failed since the run began, and were tried again",
+                self.status.failures,
+            ),
+            (
+                GaugeMetricFamily,
+                "running",
+                "Whether it runs; 0 after its end",
+                self.status.exit_code is None,
+            ),
+            (
+                GaugeMetricFamily,
+                "exit_code",
+                "Of a run that has ended: 0, 1 after a failure, 2 for wrong arguments",
+                self.status.exit_code,
+            ),
             (GaugeMetricFamily, "step_seconds", "Length of the last step", self.seconds),
             (
                 GaugeMetricFamily,
                 "last_step_timestamp_seconds",
                 "When the last step ended, in seconds since 1970",
-                time.time(),
+                self.status.step_seconds,
             ),
             (GaugeMetricFamily, "lag_records", "Records that wait to be handled", progress.lag),
         ]
         for family, name, text, value in found:
             if value is not None:
                 metric = family(f"leporid_pipeline_{name}", text, labels=names)
-                metric.add_metric(values, value)
+                metric.add_metric(values, float(value))
                 yield metric
 
 
-def write_metrics(path: Path, pipeline: Pipeline, progress: Progress, seconds: float) -> None:
+def write_metrics(
+    path: Path, pipeline: Pipeline, progress: Progress, seconds: float, status: Status
+) -> None:
     """Rewrite the file of metrics, in one go."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     registry = CollectorRegistry()
-    registry.register(Metrics(pipeline, progress, seconds))
+    registry.register(Metrics(pipeline, progress, seconds, status))
     write_to_textfile(str(path), registry)

@@ -194,16 +194,17 @@ async def test_a_channel_that_is_closed_with_the_last_answer_is_opened_once_more
         await peer.log_in()
         await peer.open_channel()
         await peer.method()
+        number = 1
         for _ in range(2):
-            peer.send(ChannelClose(404, "NOT_FOUND", 50, 10))
+            peer.send(ChannelClose(404, "NOT_FOUND", 50, 10), number)
             await peer.method()
-            await peer.method()
-            peer.send(ChannelOpenOk())
+            _, number, _ = await peer.receive()
+            peer.send(ChannelOpenOk(), number)
             assert isinstance(await peer.method(), ConfirmSelect)
-            peer.send(ConfirmSelectOk())
+            peer.send(ConfirmSelectOk(), number)
         # The declaration is made again on the channel that stays open.
         await peer.method()
-        peer.send(QueueDeclareOk("q", 0, 0))
+        peer.send(QueueDeclareOk("q", 0, 0), number)
         await peer.reader.read()
 
     events: list[Event] = []
@@ -215,6 +216,33 @@ async def test_a_channel_that_is_closed_with_the_last_answer_is_opened_once_more
         queue = await asyncio.wait_for(channel.queue("q"), 10)
         assert queue.name == "q"
         assert len([each for each in events if isinstance(each, ChannelClosed)]) == 2
+        give_up(connection)
+        await connection.close()
+
+
+async def test_a_connection_that_breaks_while_a_channel_is_opened_again_brings_it_back():
+    connections: list[Peer] = []
+
+    async def script(peer: Peer):
+        connections.append(peer)
+        await peer.log_in()
+        await peer.open_channel()
+        await peer.method()
+        if len(connections) == 1:
+            peer.send(ChannelClose(404, "NOT_FOUND", 50, 10))
+            await peer.method()
+            await peer.method()
+            peer.writer.write(b"no frame")
+        else:
+            peer.send(QueueDeclareOk("q", 0, 0))
+        await peer.reader.read()
+
+    async with serving(script) as url:
+        connection = await connect(url, backoff=SOON)
+        channel = await connection.channel()
+        with pytest.raises(NotFound):
+            await channel.queue("gone")
+        assert (await asyncio.wait_for(channel.queue("q"), 10)).name == "q"
         give_up(connection)
         await connection.close()
 

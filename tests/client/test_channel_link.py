@@ -9,16 +9,24 @@ from tests.client.steps import give_up, link_of
 
 from leporid.amqp.methods import (
     BasicAck,
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicNack,
+    BasicQosOk,
     BasicReturn,
     ChannelClose,
     ChannelCloseOk,
     ChannelFlow,
     ChannelFlowOk,
+    ChannelOpenOk,
+    ConfirmSelectOk,
     ConnectionBlocked,
     ConnectionUnblocked,
     QueueDeclareOk,
 )
-from leporid.client import Timeout, connect
+from leporid.client import NotFound, Queue, Timeout, connect
 from leporid.client.events import Event
 
 pytestmark = pytest.mark.slow
@@ -144,3 +152,59 @@ async def test_opening_that_is_given_up_leaves_no_channel(url):
         await queue.count()
         async with connection.channel():
             assert len(link_of(connection).channels) == 2
+
+
+async def test_deliveries_behind_the_answer_to_a_cancel_go_back():
+    nacked = asyncio.get_running_loop().create_future()
+
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        await peer.method()
+        peer.send(BasicQosOk())
+        await peer.method()
+        peer.send(BasicConsumeOk("c1"))
+        assert isinstance(await peer.method(), BasicCancel)
+        peer.send(BasicCancelOk("c1"))
+        peer.send(BasicDeliver("c1", 1, False, "", "q"))
+        peer.content(b"late")
+        nacked.set_result(await peer.method())
+        await peer.reader.read()
+
+    async with serving(script) as url:
+        connection = await connect(url, **QUICK)
+        channel = await connection.channel()
+        async with Queue(channel, "q", None).consume():
+            pass
+        assert await asyncio.wait_for(nacked, 5) == BasicNack(1, False, True)
+        give_up(connection)
+        await connection.close()
+
+
+async def test_what_comes_behind_the_close_of_a_channel_is_for_nobody():
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        await peer.method()
+        peer.send(ChannelClose(404, "NOT_FOUND", 50, 10))
+        await peer.method()
+        peer.send(BasicDeliver("c1", 1, False, "", "q"))
+        peer.content(b"late")
+        # Its number is not used again so soon.
+        _, number, _ = await peer.receive()
+        assert number == 2
+        peer.send(ChannelOpenOk(), 2)
+        await peer.method()
+        peer.send(ConfirmSelectOk(), 2)
+        await peer.method()
+        peer.send(QueueDeclareOk("q", 0, 0), 2)
+        await peer.reader.read()
+
+    async with serving(script) as url:
+        connection = await connect(url)
+        channel = await connection.channel()
+        with pytest.raises(NotFound):
+            await channel.queue("gone")
+        assert (await asyncio.wait_for(channel.queue("q"), 5)).name == "q"
+        give_up(connection)
+        await connection.close()

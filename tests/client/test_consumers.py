@@ -6,10 +6,17 @@ import gc
 import weakref
 
 import pytest
-from tests.client.steps import before_calls, cut
+from tests.client.fake_server import Peer, serving
+from tests.client.steps import before_calls, cut, give_up
 
-from leporid.amqp.methods import BasicQos
-from leporid.client import Backoff, NotFound, connect
+from leporid.amqp.methods import (
+    BasicConsumeOk,
+    BasicQos,
+    BasicQosOk,
+    ChannelClose,
+    ChannelCloseOk,
+)
+from leporid.client import Backoff, NotFound, Queue, connect
 from leporid.client.consumers import Consumers
 from leporid.client.events import Event, Restored
 
@@ -50,6 +57,30 @@ async def test_a_consumer_that_is_cancelled_while_it_is_restored_does_not_begin(
         await queue.count()
         assert queue.consumer_count == 0
         assert [message async for message in consumer] == []
+
+
+async def test_a_consumer_is_not_blamed_for_what_closed_its_channel_while_it_began():
+    async def script(peer: Peer):
+        await peer.log_in()
+        await peer.open_channel()
+        assert isinstance(await peer.method(), BasicQos)
+        peer.send(BasicQosOk())
+        peer.send(ChannelClose(404, "NOT_FOUND", 50, 10))
+        assert isinstance(await peer.method(), ChannelCloseOk)
+        await peer.open_channel()
+        await peer.method()
+        peer.send(BasicQosOk(), 2)
+        await peer.method()
+        peer.send(BasicConsumeOk("c1"), 2)
+        await peer.reader.read()
+
+    async with serving(script) as url:
+        connection = await connect(url, backoff=SOON)
+        channel = await connection.channel()
+        consumer = Queue(channel, "q", None).consume()
+        await asyncio.wait_for(consumer.begin(), 10)
+        give_up(connection)
+        await connection.close()
 
 
 async def test_a_consumer_that_failed_is_held_by_nobody(url, name):

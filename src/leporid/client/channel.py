@@ -562,8 +562,6 @@ class Channel:
         What concerns the channel alone does not fail: the program closed it, or the broker, and it
         is opened again behind the others.
         """
-        if self._end is not None:
-            return
         try:
             await (self.restore_consumers() if consumers else self.reopen(link))
         except ClientError as error:
@@ -609,13 +607,14 @@ class Channel:
         try:
             await self.reopen(link)
             await self.restore_consumers()
-        except ConnectionLost:
-            return  # with the connection, or for another call's error
-        except Timeout as error:
-            link.lose(fresh(error))
-            return
-        except LocalProtocolError as error:
-            raise ConnectionLost(f"the channel cannot be opened again: {error}") from None
+        except ClientError as error:
+            if isinstance(error, Timeout):
+                link.lose(fresh(error))
+            if isinstance(error, ConnectionLost) or link.error is not None:
+                return  # with the connection, or for another call's error
+            if isinstance(error, LocalProtocolError):
+                raise ConnectionLost(f"the channel cannot be opened again: {error}") from None
+            raise
         finally:
             self._reopening = False
         self.resend()

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from leporid.client.link import Link
 
 ANSWER_CODES_OK: Final = 200
+CANCELLED_MAX: Final = 1000
+"""Consumers of a channel whose deliveries are requeued after they were cancelled; the last ones."""
 GET_ANSWERS: Final = (BasicGetOk, BasicGetEmpty)
 _GOT: Final = BasicGetOk()
 _CLOSE: Final = ChannelClose(ANSWER_CODES_OK)
@@ -85,7 +87,8 @@ class ChannelLink:
         self._user = user
         self._closing = False
         self._answers = Answers(link.loop)
-        # Of consumers that are being cancelled, whether deliveries still on their way need no ack.
+        # Of consumers that were cancelled, whether deliveries still on their way need no ack.
+        # RabbitMQ's quorum queues may send some behind the answer to basic.cancel.
         self._cancelled: dict[str, bool] = {}
         # Of each basic.get that is not answered, whether what is got needs no ack.
         self._gets: deque[bool] = deque()
@@ -95,9 +98,15 @@ class ChannelLink:
         return f"<ChannelLink {self.number}, {state}>"
 
     def check_open(self) -> None:
-        """Raises why the channel is gone, or being closed, if it is."""
-        if self.codec.lost is not None:
-            raise fresh(self.codec.lost)
+        """Raises why the channel is gone, or being closed, if it is.
+
+        Who comes after the broker closed it is not to blame, and may try again when it is back.
+        """
+        error = self.codec.lost
+        if isinstance(error, ServerClosed) and self.link.settings.robust:
+            raise ConnectionLost(f"interrupted by another call: {error}")
+        if error is not None:
+            raise fresh(error)
 
     def send(self, method: Method) -> None:
         """Writes a method that has no answer."""
@@ -156,6 +165,8 @@ class ChannelLink:
         """
         self.codec.detach(inbox, requeue)
         self._cancelled[inbox.consumer_tag] = inbox.no_ack
+        if len(self._cancelled) > CANCELLED_MAX:
+            del self._cancelled[next(iter(self._cancelled))]
         future = self._answers.expect_tagged(BasicCancelOk, inbox.consumer_tag)
         future.add_done_callback(_ignore)
         self.codec.write(BasicCancel(inbox.consumer_tag).encode())
@@ -197,8 +208,6 @@ class ChannelLink:
                 self._on_answer(method)
 
     def _on_answer(self, method: Method) -> None:
-        if isinstance(method, BasicCancelOk):
-            self._cancelled.pop(method.consumer_tag, None)
         if not self._answers.give(method):
             raise RemoteProtocolError(
                 f"{self.link.address} sent {method.NAME} on channel {self.number}, "
@@ -239,7 +248,7 @@ class ChannelLink:
             self._user.settled_late(self.error)
 
     def on_unwanted(self, delivery_tag: int, consumer_tag: str) -> None:
-        """A delivery for a consumer that is being cancelled, or that there is not."""
+        """A delivery for a consumer that was cancelled, or that there is not."""
         if self.error is not None or self._closing:
             return
         if consumer_tag not in self._cancelled:

@@ -703,9 +703,11 @@ cdef class ConnectionCodec:
                 self.owner.on_method(PyBytes_FromStringAndSize(<char *> p + 7, size))
                 continue
             channel = self.channels[number] if number < len(self.channels) else None
-            if channel is None:
+            if channel is not None:
+                channel.take(p[0], p + 7, size)
+            elif number >= len(self.channels):
                 raise RemoteProtocolError(f"a frame for channel {number}, which is not open")
-            channel.take(p[0], p + 7, size)
+            # RabbitMQ may send deliveries behind the close of their channel.
         return 0
 
     # ------------------------------------------------------------------ out

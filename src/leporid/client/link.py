@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -90,7 +91,7 @@ class Link(asyncio.BufferedProtocol):
         self._seen = (0, 0.0)
         self._sent = 0
         self._next_number = 1
-        self._free_numbers: list[int] = []
+        self._free_numbers: deque[int] = deque()
 
     def __repr__(self) -> str:
         state = "open" if self.error is None else f"lost: {self.error}"
@@ -316,11 +317,13 @@ class Link(asyncio.BufferedProtocol):
             LocalProtocolError: there are as many as the broker allows.
         """
         self.check_open()
-        if self._free_numbers:
-            number = self._free_numbers.pop()
-        elif self._next_number <= self.channels_max:
+        # A number is used again as late as possible: what a broker still sends for the channel that
+        # had it is not to be taken for the new one's.
+        if self._next_number <= self.channels_max:
             number = self._next_number
             self._next_number += 1
+        elif self._free_numbers:
+            number = self._free_numbers.popleft()
         else:
             raise LocalProtocolError(
                 f"{self.channels_max} channels are open, the most that {self.address} allows on a "

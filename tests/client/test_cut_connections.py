@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import random
 import urllib.request
@@ -27,7 +28,15 @@ from urllib.parse import urlsplit
 import pytest
 from tests.client.proxy import Cut, Direction, Proxy
 
-from leporid.client import Backoff, ConnectFailed, Connection, ConnectionLost, Queue, connect
+from leporid.client import (
+    Backoff,
+    ConnectFailed,
+    Connection,
+    ConnectionLost,
+    NotFound,
+    Queue,
+    connect,
+)
 from leporid.client.events import Event, Resent
 from leporid.testing import BrokerProcess
 
@@ -258,3 +267,84 @@ async def test_many_cuts_of_a_stream_of_messages(target: Broker, seed: int):
         made = proxy.cuts_made
     await check(target, session, name)
     assert made > CUTS // 4, f"only {made} cuts"
+
+
+CROWD_MESSAGES = 800
+
+
+class Crowd:
+    """Tasks that share channels: they consume and get, give up, and have channels closed."""
+
+    def __init__(self, choose: random.Random, queues: list[Queue], session: Session) -> None:
+        self.choose = choose
+        self.queues = queues
+        self.session = session
+        self.done = False
+
+    def queue(self) -> Queue:
+        return self.choose.choice(self.queues)
+
+    async def publish(self, part: range) -> None:
+        for number in part:
+            queue = self.queue()
+            await queue.channel.default_exchange.publish(b"%d" % number, queue.name)
+            self.session.confirmed.add(b"%d" % number)
+
+    async def consume(self) -> None:
+        while not self.done:
+            prefetch = self.choose.choice((1, 10, 100))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.choose.random() / 5):
+                    async for message in self.queue().consume(prefetch=prefetch):
+                        async with message.process():
+                            self.session.handled[message.body] += 1
+
+    async def get(self) -> None:
+        while not self.done:
+            message = None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.choose.random() / 100):
+                    message = await self.queue().get()
+            if message is not None:
+                self.session.handled[message.body] += 1
+                await message.ack()
+
+    async def fail(self) -> None:
+        while not self.done:
+            queue = self.queue()
+            with contextlib.suppress(NotFound):
+                await queue.channel.queue(f"{queue.name}-none", passive=True)
+            await asyncio.sleep(self.choose.random() / 10)
+
+
+@pytest.mark.timeout(120)
+async def test_cuts_closed_channels_and_calls_that_are_given_up(target: Broker):
+    """Nothing that was confirmed is lost, or held by somebody who is gone."""
+    choose = random.Random(5)
+    cuts = [
+        Cut(
+            choose.choice(("up", "down")),
+            choose.randrange(12, 400),
+            choose.random(),
+            reset=choose.random() < 0.5,
+        )
+        for _ in range(CUTS)
+    ]
+    name = f"cut-{uuid.uuid4().hex}"
+    session = Session()
+    async with through(target, cuts) as (proxy, url), connected(url, session) as connection:
+        queues = [await (await connection.channel()).queue(name) for _ in range(3)]
+        crowd = Crowd(choose, queues, session)
+        async with asyncio.TaskGroup() as others:
+            for work in (crowd.consume, crowd.consume, crowd.get, crowd.fail):
+                others.create_task(work())
+            async with asyncio.TaskGroup() as publishers:
+                for start in range(0, CROWD_MESSAGES, CROWD_MESSAGES // 8):
+                    publishers.create_task(crowd.publish(range(start, start + CROWD_MESSAGES // 8)))
+            while not session.confirmed <= set(session.handled):
+                await asyncio.sleep(LOOK_S)
+            crowd.done = True
+        made = proxy.cuts_made
+    async with connect(target.url) as connection, connection.channel() as channel:
+        await channel.delete_queue(name)
+    assert made > CUTS // 8, f"only {made} cuts"

@@ -1,5 +1,6 @@
 """The client that blocks: publishing, consuming and settling, in batches between two threads."""
 
+import contextlib
 import gc
 import os
 import signal
@@ -166,6 +167,25 @@ def test_several_threads_share_a_consumer(memory: BlockingMemoryBroker, channel:
 
 
 @pytest.mark.usefixtures("interruptible")
+def test_what_is_rolled_back_can_be_settled_again(memory: BlockingMemoryBroker):
+    with memory.connect() as connection, connection.channel(confirms=False) as channel:
+        queue = channel.queue("tasks")
+        with channel.transaction():
+            channel.default_exchange.publish(b"1", "tasks")
+        delivery = queue.get()
+        assert delivery is not None
+        with contextlib.suppress(KeyError), channel.transaction():
+            delivery.ack()
+            assert delivery.settled
+            raise KeyError
+        assert not delivery.settled
+        with channel.transaction():
+            delivery.ack()
+        with pytest.raises(LocalProtocolError, match="settled"):
+            delivery.ack()
+    assert memory.count("tasks") == (0, 0)
+
+
 def test_a_loop_that_is_left_ends_its_consumer(memory: BlockingMemoryBroker, channel: Channel):
     """Without a block as well, and without the collector's help."""
     fill(channel, 3)

@@ -47,6 +47,38 @@ async def test_a_transaction_takes_effect_as_a_whole(url, name):
         assert await queue.count() == 2
 
 
+@pytest.mark.parametrize("how", ["ack", "ack multiple", "nack"])
+async def test_what_is_rolled_back_can_be_settled_again(url, how):
+    async with connect(url) as connection, connection.channel() as watching:
+        queue = await watching.queue(exclusive=True)
+        await watching.default_exchange.publish_many([b"1", b"2", b"3"], queue.name)
+        async with connection.channel(confirms=False) as channel:
+            mine = await channel.queue(queue.name, passive=True)
+            held = [await got(mine) for _ in range(3)]
+
+            async def fails():
+                async with channel.transaction():
+                    if how == "nack":
+                        await held[0].nack()
+                        await held[1].ack()
+                    elif how == "ack multiple":
+                        await held[1].ack(multiple=True)
+                    else:
+                        await held[1].ack()
+                        await held[0].ack()
+                    raise KeyError
+
+            with pytest.raises(KeyError):
+                await fails()
+            assert [each.settled for each in held] == [False] * 3
+            async with channel.transaction():
+                await held[0].ack()
+                await held[1].ack()
+            assert [each.settled for each in held] == [True, True, False]
+        assert (await got(queue)).body == b"3"
+        assert await queue.get() is None
+
+
 async def test_what_transactions_cannot_do(broker):
     async with connect(broker.url) as connection:
         confirming = await connection.channel()

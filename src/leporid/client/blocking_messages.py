@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -587,13 +587,19 @@ class Delivery:
         """Whether it was acked, nacked or rejected, or needs none of these."""
         return self._settled or self.behind.settled
 
-    def _settle(self) -> None:
+    def _settle(self, settle: Callable[[], object]) -> None:
         if self.settled:
             raise LocalProtocolError(
                 f"delivery {self.behind.delivery_tag} is settled already, or needs no ack; "
                 "settle each delivery once"
             )
         self._settled = True
+        self._thread.post(partial(self._settle_behind, settle))
+
+    def _settle_behind(self, settle: Callable[[], object]) -> None:
+        """On the loop; from now on the delivery behind says whether it is settled."""
+        settle()
+        self._settled = False
 
     def ack(self, multiple: bool = False) -> None:
         """Tell the broker that it is done with.
@@ -604,9 +610,8 @@ class Delivery:
         Raises:
             LocalProtocolError: it was settled before.
         """
-        self._settle()
         behind = self.behind
-        self._thread.post(behind.ack if not multiple else lambda: behind.ack(multiple=True))
+        self._settle(behind.ack if not multiple else lambda: behind.ack(multiple=True))
 
     def nack(self, requeue: bool = True, multiple: bool = False) -> None:
         """Tell the broker that it was not done; without `requeue` it is dropped or dead-lettered.
@@ -618,8 +623,7 @@ class Delivery:
         Raises:
             LocalProtocolError: it was settled before.
         """
-        self._settle()
-        self._thread.post(lambda: self.behind.nack(requeue=requeue, multiple=multiple))
+        self._settle(lambda: self.behind.nack(requeue=requeue, multiple=multiple))
 
     def reject(self, requeue: bool = False) -> None:
         """Tell the broker that it cannot be done: it is dropped or dead-lettered.
@@ -630,8 +634,7 @@ class Delivery:
         Raises:
             LocalProtocolError: it was settled before.
         """
-        self._settle()
-        self._thread.post(lambda: self.behind.reject(requeue=requeue))
+        self._settle(lambda: self.behind.reject(requeue=requeue))
 
     @contextmanager
     def process(self, requeue: bool = False, ignore_processed: bool = False) -> Iterator[Delivery]:

@@ -24,6 +24,8 @@ cdef class ChannelCodec(Settler):
     cdef uint64_t reusable_tag
     # Unsettled ones with lower tags than base.
     cdef dict stragglers
+    # What was settled in a transaction that is not over; None outside of one.
+    cdef list undoable
     cdef uint64_t *pending
     cdef size_t pending_count, pending_capacity
     # The content that is coming in.
@@ -52,6 +54,7 @@ cdef class ChannelCodec(Settler):
     cdef void clear_slots(self)
     cdef int acknowledge(self, Delivery delivery) except -1
     cdef int settle_until(self, uint64_t last, bint acked) except -1
+    cdef int note_settled(self, Delivery delivery) except -1
     cdef int flush_acks(self) except -1
 
 

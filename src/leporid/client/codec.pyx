@@ -149,6 +149,7 @@ cdef class ChannelCodec(Settler):
         self.lost = error
         self.clear_slots()
         self.stragglers = {}
+        self.undoable = None
         self.pending_count = 0
         self.inboxes = {}
         self.last_inbox = None
@@ -394,6 +395,7 @@ cdef class ChannelCodec(Settler):
         if tag < self.base:
             delivery = self.stragglers.pop(tag)
             delivery.state = state
+            self.note_settled(delivery)
             return 0
         slot = self.slots[tag & self.mask]
         self.slots[tag & self.mask] = NULL
@@ -401,6 +403,7 @@ cdef class ChannelCodec(Settler):
         delivery = <Delivery> slot
         Py_DECREF(delivery)
         delivery.state = state
+        self.note_settled(delivery)
         while self.base < self.next_tag and self.slots[self.base & self.mask] == NULL:
             self.base += 1
         return 0
@@ -465,6 +468,7 @@ cdef class ChannelCodec(Settler):
                 if (<Delivery> slot).state == UNSETTLED:
                     break
                 (<Delivery> slot).state = SETTLED
+                self.note_settled(<Delivery> slot)
                 self.slots[self.base & self.mask] = NULL
                 self.live -= 1
                 last = self.base
@@ -496,9 +500,29 @@ cdef class ChannelCodec(Settler):
                 self.live -= 1
         for each in settled:
             each.state = SETTLED
+            self.note_settled(each)
             if acked and each.inbox is not None and each.inbox.acked is not None:
                 each.inbox.note_acked(each)
         return 0
+
+    cdef int note_settled(self, Delivery delivery) except -1:
+        if self.undoable is not None and delivery.state == SETTLED:
+            self.undoable.append(delivery)
+        return 0
+
+    def begin_transaction(self):
+        """What is settled from now on is settled when `end_transaction` says so."""
+        self.undoable = []
+
+    def end_transaction(self, bint committed):
+        """The broker has committed, or rolled back: then what was settled is not."""
+        cdef Delivery delivery
+        settled, self.undoable = self.undoable, None
+        if committed or settled is None:
+            return
+        for delivery in settled:
+            delivery.state = UNSETTLED
+            self.stragglers[delivery.delivery_tag] = delivery
 
     def requeue(self, uint64_t tag):
         """Give a delivery back that belongs to no consumer any more."""

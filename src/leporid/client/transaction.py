@@ -58,6 +58,7 @@ class Transaction:
                 except ConnectionLost:
                     if not channel.connection.settings.robust:
                         raise
+            self._link.codec.begin_transaction()
         except BaseException:
             channel.in_transaction = None
             raise
@@ -75,10 +76,12 @@ class Transaction:
             if kind is not None:
                 if link.error is None:
                     await link.call(TxRollback(), TxRollbackOk)
+                    link.codec.end_transaction(committed=False)
                 return
             if link.error is not None:
                 raise ConnectionLost(f"lost in a transaction, which is not committed: {link.error}")
             await link.call(TxCommit(), TxCommitOk)
+            link.codec.end_transaction(committed=True)
         finally:
             self._channel.in_transaction = None
         if self.returned:

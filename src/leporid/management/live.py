@@ -18,6 +18,7 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.responses import Response
 
+from leporid.amqp.errors import AccessRefused
 from leporid.broker.access import tags
 from leporid.management.admission import taken
 from leporid.management.answers import disconnected
@@ -284,7 +285,10 @@ class LiveAnswer(Response):
         for number in range(self._listener.samples):
             if number:
                 await self._wait(send)
-            event = await self._event()
+            try:
+                event = await self._event()
+            except (AccessRefused, Refusal):
+                break  # who decides about rights has not said so in time
             if event is None:
                 break
             # Returns when the client has taken most of what came before: it then gets the newest.

@@ -86,6 +86,11 @@ def test_an_alarm_comes_first(core: Path) -> None:
     assert found[3]["text"] == "is paused; 4 messages wait."
 
 
+def test_an_alarm_is_found_by_who_does_not_see_the_node(core: Path) -> None:
+    [found] = look(core, ({"node": None, "live": {"overview": {"alarms": ["disk"]}}}, 0))
+    assert [each["text"] for each in found] == ["The disk alarm is on. Publishers are blocked."]
+
+
 def test_a_queue_that_grows_without_a_consumer_is_found(core: Path) -> None:
     grows = {"consumers": 0, "messages_ready": 1200, "messages_ready_details": {"rate": 12.5}}
     rows = [queue("a/b", **grows), queue("has", **{**grows, "consumers": 1})]

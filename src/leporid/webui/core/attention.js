@@ -29,11 +29,15 @@ function queueOf(row, query) {
   return { name: row.name, parts: [page, row.vhost, row.name], query };
 }
 
-function ofNode(node) {
-  const found = [];
+function ofNode(node, live) {
   if (!node) {
-    return found;
+    // Sizes are for users who monitor; that an alarm is on is not.
+    const alarms = live?.overview?.alarms ?? [];
+    return alarms.map((name) =>
+      finding("bad", null, `The ${name} alarm is on. Publishers are blocked.`,
+        "Let consumers take messages; administrators see what is short."));
   }
+  const found = [];
   const memory = node.mem_limit ? node.mem_used / node.mem_limit : 0;
   const used = `${bytes(node.mem_used)} of ${bytes(node.mem_limit)}`;
   if (node.mem_alarm) {
@@ -184,7 +188,7 @@ function ofUnroutable(live) {
  */
 export function findings(seen, memory, nowMs) {
   const found = [
-    ...ofNode(seen.node),
+    ...ofNode(seen.node, seen.live),
     ...ofBlocked(seen.blocked),
     ...ofSync(seen.live),
     ...ofUnroutable(seen.live),

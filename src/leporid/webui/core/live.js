@@ -20,6 +20,18 @@ let latest = null;
 let source = null;
 let watched = "";
 let timer = null;
+// Since when nothing comes although somebody listens, by this machine's clock; null: it comes.
+let lostMs = null;
+const watchers = new Set();
+
+function setLost(ms) {
+  if ((lostMs === null) !== (ms === null)) {
+    lostMs = ms;
+    for (const watcher of [...watchers]) {
+      watcher(lostMs);
+    }
+  }
+}
 
 /** How the broker names an object in `watch`; shape: "queue:%2F:orders". */
 function keyOf([kind, vhost, name]) {
@@ -64,11 +76,13 @@ function follow() {
   source = new EventSource(`/api/live${query ? `?${query}` : ""}`);
   source.addEventListener("sample", (event) => {
     latest = JSON.parse(event.data);
+    setLost(null);
     for (const listener of [...listeners.keys()]) {
       listener(latest);
     }
   });
   source.addEventListener("error", () => {
+    setLost(Date.now());
     // The browser tries again by itself unless the broker has refused.
     if (source?.readyState === EventSource.CLOSED) {
       close();
@@ -113,6 +127,17 @@ export function useLive(watch = []) {
     };
   }, [question]);
   return sample;
+}
+
+/** Return since when the broker says nothing more, in milliseconds since 1970; null if it does. */
+export function useLost() {
+  const [found, setFound] = useState(lostMs);
+  useEffect(() => {
+    watchers.add(setFound);
+    setFound(lostMs);
+    return () => watchers.delete(setFound);
+  }, []);
+  return found;
 }
 
 /** Return an object's part of a sample, null if there is none. */

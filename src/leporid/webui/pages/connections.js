@@ -2,12 +2,14 @@
 
 import { bytes, count, moment } from "../core/format.js";
 import { html } from "../core/html.js";
+import { useLive } from "../core/live.js";
 import { href } from "../core/route.js";
 import { useVhost } from "../core/vhost.js";
 import { countColumn, vhostColumn } from "../parts/cells.js";
 import { ConnectionState } from "../parts/connection_state.js";
 import { Empty } from "../parts/empty.js";
 import { List } from "../parts/list.js";
+import { Notice } from "../parts/notice.js";
 import { Page, quoted } from "../parts/page.js";
 
 const FIELDS = [
@@ -76,6 +78,7 @@ function columnsOf(vhost) {
 
 export default function Connections({ query }) {
   const vhost = useVhost();
+  const alarms = useLive()?.overview?.alarms ?? [];
   const path = vhost === null ? ["connections"] : ["vhosts", vhost, "connections"];
   return html`<${Page}
     title="Connections"
@@ -83,6 +86,9 @@ export default function Connections({ query }) {
       .filter(Boolean).join(" ")}
     http=${{ path, query: { page: query.page ?? 1, name: query.name, sort: query.sort } }}
   >
+    ${alarms.length > 0 &&
+    html`<${Notice} kind="warn">An alarm is on (${alarms.join(", ")}): connections
+      that publish are blocked until it ends. ${" "}<a href=${href([])}>Overview</a><//>`}
     <${List}
       path=${path}
       query=${{ columns: FIELDS }}

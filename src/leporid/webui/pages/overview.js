@@ -17,7 +17,7 @@ import { Page } from "../parts/page.js";
 const EVERY_MS = 10_000;
 const SLOW_MS = 60_000;
 
-function Numbers({ live, overview }) {
+function Numbers({ live, overview, monitors }) {
   const { totals, rates } = live?.overview ?? {};
   const objects = overview?.object_totals ?? {};
   const of = (name) => totals?.[name] ?? objects[name];
@@ -27,11 +27,13 @@ function Numbers({ live, overview }) {
     items=${[
       { name: "Ready", value: count(of("messages_ready")), href: longest },
       { name: "Unacked", value: count(of("messages_unacknowledged")), href: unsettled },
-      { name: "Published", value: rate(rates?.publish) },
-      { name: "Delivered", value: rate(rates?.deliver_get) },
-      { name: "Acknowledged", value: rate(rates?.ack) },
-      { name: "Connections", value: count(of("connections")), href: href(["connections"]) },
-      { name: "Channels", value: count(of("channels")), href: href(["channels"]) },
+      monitors && { name: "Published", value: rate(rates?.publish) },
+      monitors && { name: "Delivered", value: rate(rates?.deliver_get) },
+      monitors && { name: "Acknowledged", value: rate(rates?.ack) },
+      monitors && {
+        name: "Connections", value: count(of("connections")), href: href(["connections"]),
+      },
+      monitors && { name: "Channels", value: count(of("channels")), href: href(["channels"]) },
       { name: "Consumers", value: count(of("consumers")) },
       { name: "Queues", value: count(of("queues")), href: href(["queues"]) },
       { name: "Exchanges", value: count(of("exchanges")), href: href(["exchanges"]) },
@@ -39,7 +41,7 @@ function Numbers({ live, overview }) {
   />`;
 }
 
-function Charts({ query }) {
+function Charts({ query, monitors }) {
   const range = ["hour", "day"].includes(query.range) ? query.range : "minute";
   const pick = (found) => setQuery({ range: found === "minute" ? null : found }, { replace: true });
   const { times, series } = useSeries({ kind: "overview" }, range);
@@ -50,6 +52,15 @@ function Charts({ query }) {
     values: series[name] ?? times.map(() => null),
   });
   const common = { times, range, onRange: pick };
+  const backlog = html`<${Chart} ...${common} title="Backlog" height=${220}
+    series=${[
+      line("messages_ready", "Ready", "count"),
+      line("messages_unacknowledged", "Unacked", "count"),
+    ]} />`;
+  if (!monitors) {
+    // The others are of all virtual hosts.
+    return backlog;
+  }
   return html`<div class="columns">
     <${Chart} ...${common} title="Message rates" height=${220}
       series=${[
@@ -59,11 +70,7 @@ function Charts({ query }) {
         line("confirm", "Confirmed", "rate"),
         line("redeliver", "Redelivered", "rate"),
       ]} />
-    <${Chart} ...${common} title="Backlog" height=${220}
-      series=${[
-        line("messages_ready", "Ready", "count"),
-        line("messages_unacknowledged", "Unacked", "count"),
-      ]} />
+    ${backlog}
     <${Chart} ...${common} title="Memory" height=${140}
       series=${[line("memory", "Used", "bytes")]} />
     <${Chart} ...${common} title="Sync to disk" height=${140}
@@ -136,12 +143,12 @@ export default function Overview({ query }) {
   >
     <section class="stack" aria-labelledby="attention-title">
       <h2 id="attention-title">What needs attention first</h2>
-      <${Attention} live=${live} node=${node} />
+      <${Attention} live=${live} node=${node} monitors=${monitors} />
     </section>
-    <${Numbers} live=${live} overview=${overview} />
-    <${Charts} query=${query} />
+    <${Numbers} live=${live} overview=${overview} monitors=${monitors} />
+    <${Charts} query=${query} monitors=${monitors} />
     <div class="columns">
-      <${Resources} node=${node} live=${live} />
+      ${monitors && html`<${Resources} node=${node} live=${live} />`}
       ${overview && html`<${Node} node=${node} overview=${overview} />`}
       ${overview?.listeners &&
       html`<section class="box"><h2>Listens on</h2>

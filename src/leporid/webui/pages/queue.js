@@ -56,7 +56,7 @@ function Overview({ queue, vhost, name, query }) {
           line("redeliver", "Redelivered", "rate"),
         ]} />
     </div>
-    <div class="columns">
+    <div class="aside">
       <section class="box">
         <h2>Facts</h2>
         <${Key}

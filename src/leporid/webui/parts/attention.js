@@ -22,8 +22,8 @@ function top(sort, columns) {
   return { page: 1, page_size: ROWS, sort, sort_reverse: "true", columns };
 }
 
-/** @param {object} props live: the newest sample; node: of /api/nodes, or null. */
-export function Attention({ live, node }) {
+/** @param {object} props live: the newest sample; node: of /api/nodes, or null; monitors. */
+export function Attention({ live, node, monitors }) {
   const every = { every: EVERY_MS };
   const ready = useData(["queues"], top("messages_ready", COLUMNS), every).data;
   const unacked = useData(["queues"], top("messages_unacknowledged", COLUMNS), every).data;
@@ -39,19 +39,23 @@ export function Attention({ live, node }) {
   const [found, setFound] = useState(null);
   const [all, setAll] = useState(false);
   const sync = live?.overview?.sync_ms > 50;
+  const alarms = (live?.overview?.alarms ?? []).join();
   const lost = (live?.overview?.rates?.drop_unroutable ?? 0) > 0;
   useEffect(() => {
     if (ready) {
       const seen = { live, node, blocked, ready, unacked, readers, dead };
       setFound(findings(seen, memory.current, Date.now()));
     }
-  }, [node, blocked, ready, unacked, readers, dead, sync, lost]);
+  }, [node, blocked, ready, unacked, readers, dead, sync, lost, alarms]);
   if (found === null) {
     return html`<p class="soft">Looking…</p>`;
   }
   if (found.length === 0) {
-    return html`<${Notice} kind="good">Nothing needs attention: no alarm, no blocked publisher, no
-      queue that grows without a consumer, no reader far behind, no new dead letters.<//>`;
+    return html`<${Notice} kind="good">${monitors
+      ? `Nothing needs attention: no alarm, no blocked publisher, no queue that grows without a
+          consumer, no reader far behind, no new dead letters.`
+      : `Nothing needs attention in what your user sees. Memory, disk and all connections are
+          shown to users with the tag "monitoring".`}<//>`;
   }
   const shown = all ? found : found.slice(0, SHOWN);
   return html`<ul class="attention">

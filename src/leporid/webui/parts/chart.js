@@ -31,6 +31,10 @@ const BYTE_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 const COUNT_STEPS = Array.from({ length: 13 }, (_, power) =>
   [1, 2, 5].map((each) => each * 10 ** power),
 ).flat();
+/** Of the axis for time, in seconds: samples are a second apart at least. */
+const TIME_STEPS = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400,
+];
 const STEPS = { bytes: BYTE_STEPS, count: COUNT_STEPS };
 
 let library = null;
@@ -77,6 +81,7 @@ function options(series, size, onCursor) {
         ...axis,
         size: 28,
         space: 70,
+        incrs: TIME_STEPS,
         values: (plot, splits) => {
           const { min, max } = plot.scales.x;
           return splits.map((each) => clock(each, max - min));

@@ -3,11 +3,14 @@
    Must not know what a page does; the table of pages is given. */
 
 import { useData } from "../core/data.js";
+import { moment } from "../core/format.js";
 import { html, useEffect, useRef, useState } from "../core/html.js";
+import { useLost } from "../core/live.js";
 import { href, setQuery, useRoute } from "../core/route.js";
 import { logout, may } from "../core/session.js";
 import { setTheme, theme } from "../core/theme.js";
 import { chooseVhost, useVhost } from "../core/vhost.js";
+import { Notice } from "./notice.js";
 import { Search } from "./search.js";
 
 const VHOSTS_EVERY_MS = 60_000;
@@ -43,6 +46,16 @@ function Navigation({ groups, user, current, onGo }) {
         </div>`,
     )}
   </nav>`;
+}
+
+/** Says that what is shown is old. */
+function Lost() {
+  const sinceMs = useLost();
+  return (
+    sinceMs !== null &&
+    html`<div class="lost"><${Notice} kind="warn">The broker has not answered since
+      ${" "}${moment(sinceMs)}. What is shown may be older.<//></div>`
+  );
 }
 
 function VhostChoice() {
@@ -172,6 +185,6 @@ export function Shell({ groups, user, children }) {
     <div class=${open ? "frame nav-open" : "frame"}>
       <${Navigation} groups=${groups} user=${user} current=${parts[0]}
         onGo=${() => setOpen(false)} />
-      <main id="main" tabindex="-1">${children}</main>
+      <main id="main" tabindex="-1"><${Lost} />${children}</main>
     </div>`;
 }

@@ -4,7 +4,7 @@
 import { put, remove } from "../core/api.js";
 import { useData } from "../core/data.js";
 import { bytes, count, counted, rate } from "../core/format.js";
-import { html, useState } from "../core/html.js";
+import { html, useEffect, useState } from "../core/html.js";
 import { ofObject, useLive, useSeries } from "../core/live.js";
 import { go, href, setQuery } from "../core/route.js";
 import { statRate } from "../core/stats.js";
@@ -149,9 +149,16 @@ export default function Queue({ parts, query }) {
     setVersion((before) => before + 1);
     return reload();
   };
+  const isStream = queue?.type === "stream";
+  useEffect(() => {
+    // RabbitMQ has streams among its queues, at this address.
+    if (isStream) {
+      go(["streams", vhost, name], {}, { replace: true });
+    }
+  }, [isStream, vhost, name]);
   const head = html`<span class="name">${name}</span> <span class="crumb">queue in${" "}
     <span class="name">${vhost}</span></span>`;
-  if (!queue) {
+  if (!queue || isStream) {
     return html`<${Page} title=${name} head=${head}>
       ${error && html`<${Missing} error=${error} />`}
     <//>`;

@@ -218,3 +218,47 @@ answer(given.map(([name, value]) => format[name](value)));
     ]
     found = run(core, script, [[name, value] for name, value, _ in cases])
     assert found == [wanted for _, _, wanted in cases]
+
+
+def test_lines_do_what_the_form_does(core: Path) -> None:
+    script = """
+    import * as commands from "./core/commands.js";
+    answer(given.map(([name, ...values]) => commands[name](...values)));
+    """
+    queue_body = {
+        "durable": False,
+        "auto_delete": True,
+        "arguments": {"x-queue-type": "quorum", "x-max-length": 5, "x-own": "7"},
+    }
+    binding = {"routing_key": "a.#", "arguments": {"x-filter-sql": "a = 'b'", "n": 1}}
+    message = {
+        "routing_key": "k",
+        "payload": "it's",
+        "payload_encoding": "string",
+        "properties": {"delivery_mode": 2, "headers": {"a b": "$(ls)"}, "priority": 3},
+    }
+    found = run(
+        core,
+        script,
+        [
+            ["addQueue", "/", "my queue", queue_body],
+            ["addBinding", "v", "x", "e", "y", binding],
+            ["publish", "/", "amq.default", message],
+            ["publish", "/", "x", {**message, "payload_encoding": "base64"}],
+        ],
+    )
+    assert found == [
+        (
+            "leporid queues add 'my queue' --type quorum --transient --auto-delete "
+            "--argument x-max-length=5 --argument 'x-own=\"7\"' --vhost /"
+        ),
+        (
+            "leporid bindings add x y --to-exchange --key 'a.#' --filter 'a = '\\''b'\\''' "
+            "--argument n=1 --vhost v"
+        ),
+        (
+            "leporid publish '' k --message 'it'\\''s' --header 'a b=$(ls)' --property priority=3 "
+            "--vhost /"
+        ),
+        None,
+    ]

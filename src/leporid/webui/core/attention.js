@@ -20,6 +20,16 @@ export function newMemory() {
   return { acks: new Map(), dead: new Map() };
 }
 
+let kept = { whose: null, memory: newMemory() };
+
+/** The memory of a user in this tab: it outlives the page that looks. */
+export function memoryOf(whose) {
+  if (kept.whose !== whose) {
+    kept = { whose, memory: newMemory() };
+  }
+  return kept.memory;
+}
+
 function finding(level, subject, text, next) {
   return { level, subject, text, next };
 }

@@ -62,11 +62,11 @@ function columnsOf(vhost) {
       sort: true,
       cell: (row) => html`<${ConnectionState} state=${row.state} />`,
     },
-    { name: "ssl", title: "TLS", sort: true, cell: (row) => (row.ssl ? "yes" : "no") },
+    { name: "ssl", title: "TLS", sort: true, wide: true, cell: (row) => (row.ssl ? "yes" : "no") },
     countColumn("channels", "Channels"),
     octetsColumn("recv_oct", "From client"),
     octetsColumn("send_oct", "To client"),
-    { name: "client", title: "Client", cell: client },
+    { name: "client", title: "Client", wide: true, cell: client },
     {
       name: "connected_at",
       title: "Since",

@@ -3,10 +3,11 @@
    Must not know how findings are made (`core/attention.js`). Invariant: it asks for a few rows of
    lists that the broker has sorted, however many objects there are. */
 
-import { findings, newMemory } from "../core/attention.js";
+import { findings, memoryOf } from "../core/attention.js";
 import { useData } from "../core/data.js";
-import { html, useEffect, useRef, useState } from "../core/html.js";
+import { html, useEffect, useState } from "../core/html.js";
 import { href } from "../core/route.js";
+import { useUser } from "../core/session.js";
 import { Notice } from "./notice.js";
 
 const EVERY_MS = 15_000;
@@ -34,8 +35,7 @@ export function Attention({ live, node, monitors }) {
     { page: 1, page_size: ROWS, sort: "state", columns: "name,state" },
     every,
   ).data;
-  const memory = useRef(null);
-  memory.current ??= newMemory();
+  const memory = memoryOf(useUser()?.name);
   const [found, setFound] = useState(null);
   const [all, setAll] = useState(false);
   const sync = live?.overview?.sync_ms > 50;
@@ -44,7 +44,7 @@ export function Attention({ live, node, monitors }) {
   useEffect(() => {
     if (ready) {
       const seen = { live, node, blocked, ready, unacked, readers, dead };
-      setFound(findings(seen, memory.current, Date.now()));
+      setFound(findings(seen, memory, Date.now()));
     }
   }, [node, blocked, ready, unacked, readers, dead, sync, lost, alarms]);
   if (found === null) {

@@ -2,6 +2,7 @@
 
 import { objectIn } from "../core/arguments.js";
 import { post } from "../core/api.js";
+import { addBinding } from "../core/commands.js";
 import { html, useState } from "../core/html.js";
 import { exchangeSegment } from "./bindings.js";
 import { Field, Form } from "./form.js";
@@ -11,6 +12,11 @@ const KINDS = [
   { value: "q", label: "a queue" },
   { value: "e", label: "an exchange" },
 ];
+
+function lineOf({ path, body }) {
+  const [, vhost, , source, kind, destination] = path;
+  return addBinding(vhost, source, kind, destination, body);
+}
 
 /**
  * @param {object} props
@@ -71,5 +77,5 @@ export function BindForm({ vhost, source, destination, kind, onDone }) {
       <${Field} label="More arguments, as JSON" name="arguments" type="textarea" rows="2"
         value=${more} onInput=${setMore} placeholder="{}" spellcheck=${false} />
     <//>
-    ${ready && call && html`<${Same} http=${call} />`}`;
+    ${ready && call && html`<${Same} cli=${lineOf(call)} http=${call} />`}`;
 }

@@ -63,8 +63,9 @@ export function Browse({ path, name, isStream = false, version = 0 }) {
     reload();
   };
   const filtered = Boolean(query.filter || query.tags || query.key);
+  const place = [path[1], name].map(encodeURIComponent).join("/");
   const cli = [
-    `leporid cat ${quoted(`${isStream ? "stream" : "queue"}://${encodeURIComponent(name)}`)}`,
+    `leporid cat ${quoted(`${isStream ? "stream" : "queue"}://${place}`)}`,
     query.filter && `--filter ${quoted(query.filter)}`,
     query.tags && `--tags ${quoted(query.tags)}`,
     query.key && `--key ${quoted(query.key)}`,

@@ -2,6 +2,7 @@
 
 import { argumentValue, objectIn } from "../core/arguments.js";
 import { put } from "../core/api.js";
+import { addExchange } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { html, useEffect, useState } from "../core/html.js";
 import { Dialog } from "./dialog.js";
@@ -103,6 +104,7 @@ export function DeclareExchange({ open, vhost, onClose, onDone }) {
       <${Field} label="More arguments, as JSON" name="more" type="textarea" rows="2"
         value=${state.more} onInput=${set("more")} placeholder="{}" spellcheck=${false} />
     <//>
-    ${call && html`<${Same} http=${call} />`}
+    ${call &&
+    html`<${Same} cli=${addExchange(place, state.name, call.body)} http=${call} />`}
   <//>`;
 }

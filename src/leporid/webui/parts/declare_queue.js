@@ -2,6 +2,7 @@
 
 import { argumentValue, objectIn } from "../core/arguments.js";
 import { put } from "../core/api.js";
+import { addQueue } from "../core/commands.js";
 import { html, useEffect, useState } from "../core/html.js";
 import { Dialog } from "./dialog.js";
 import { Field, Form } from "./form.js";
@@ -120,6 +121,7 @@ export function DeclareQueue({ open, vhost, onClose, onDone, type = "classic" })
       <${Field} label="More arguments, as JSON" name="more" type="textarea" rows="2"
         value=${state.more} onInput=${set("more")} placeholder="{}" spellcheck=${false} />
     <//>
-    ${call && html`<${Same} http=${call} />`}
+    ${call &&
+    html`<${Same} cli=${addQueue(place, state.name, call.body)} http=${call} />`}
   <//>`;
 }

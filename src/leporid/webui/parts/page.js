@@ -2,14 +2,12 @@
 
    Must not know what the page is about. */
 
-import { html, useEffect, useMemo } from "../core/html.js";
 import { queryText } from "../core/api.js";
+import { quoted } from "../core/commands.js";
+import { html, useEffect, useMemo } from "../core/html.js";
 import { Copy } from "./copy.js";
 
-/** Quote a text for a shell of POSIX. */
-export function quoted(text) {
-  return /^[A-Za-z0-9_@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
-}
+export { quoted };
 
 /** The curl line of a call; path as for api.get. */
 export function curlOf({ method = "GET", path, query, body }) {

@@ -2,6 +2,7 @@
 
 import { objectIn } from "../core/arguments.js";
 import { post } from "../core/api.js";
+import { publish } from "../core/commands.js";
 import { html, useState } from "../core/html.js";
 import { Field, Form } from "./form.js";
 import { Notice } from "./notice.js";
@@ -64,7 +65,7 @@ export function PublishForm({ vhost, exchange, queue, onDone }) {
     payload: state.payload,
     payload_encoding: state.encoding,
   });
-  const publish = async () => {
+  const send = async () => {
     setSaid(null);
     const { routed } = await post(path, bodyOf());
     setSaid({ routed });
@@ -76,7 +77,7 @@ export function PublishForm({ vhost, exchange, queue, onDone }) {
   } catch {
     // Shown when the form is sent.
   }
-  return html`<${Form} submit="Publish" onSubmit=${publish}>
+  return html`<${Form} submit="Publish" onSubmit=${send}>
       ${!queue &&
       html`<${Field} label="Routing key" name="routing_key" value=${state.key}
         onInput=${set("key")} autocomplete="off" spellcheck=${false} />`}
@@ -112,5 +113,5 @@ export function PublishForm({ vhost, exchange, queue, onDone }) {
           : "No queue takes this message: no binding matches its routing key and headers."}
       <//>`}
     <//>
-    ${call && html`<${Same} http=${call} />`}`;
+    ${call && html`<${Same} cli=${publish(vhost, exchange, call.body)} http=${call} />`}`;
 }

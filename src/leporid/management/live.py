@@ -26,7 +26,7 @@ from leporid.management.authorization import manager
 from leporid.management.histories import KINDS, Key
 from leporid.management.parameters import nearest, whole
 from leporid.management.paths import takes
-from leporid.management.rates import CHURN, COUNTS, MESSAGES, TOTALS
+from leporid.management.rates import CHURN, COUNTS, DEAD_LETTERS, MESSAGES, TOTALS
 from leporid.management.refusals import Refusal, bad
 from leporid.management.sessions import Session, session_in
 
@@ -109,7 +109,7 @@ class Live:
         around, samples = self._around, self._around.samples
         node, latest = around.node(), samples.latest()
         totals = {name: latest[name] for name in (*TOTALS, *COUNTS)}
-        rates = samples.rates((*MESSAGES, *CHURN, "syncs", "sync_us"))
+        rates = samples.rates((*MESSAGES, *CHURN, *DEAD_LETTERS, "syncs", "sync_us"))
         syncs, sync_us = rates.pop("syncs"), rates.pop("sync_us")
         return {
             "rates": rates,

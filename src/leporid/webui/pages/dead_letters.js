@@ -1,13 +1,14 @@
 /* Dead letters: how many died in which queue and why, over time; looking at those that a queue
    holds; sending them back or elsewhere, with a preview first. */
 
-import { html, useEffect, useMemo, useState } from "../core/html.js";
+import { html, useMemo } from "../core/html.js";
 import { useData } from "../core/data.js";
 import { count, rate } from "../core/format.js";
 import { href, setQuery } from "../core/route.js";
 import { useVhost } from "../core/vhost.js";
-import { Chart } from "../parts/chart.js";
-import { deathSeries, noteDeaths } from "../parts/death_history.js";
+import { Button } from "../parts/button.js";
+import { DeathChart } from "../parts/death_chart.js";
+import { keyOf, useDeathRates } from "../parts/death_rates.js";
 import { DeadLetterBox } from "../parts/dead_letter_box.js";
 import { Empty } from "../parts/empty.js";
 import { Grid } from "../parts/grid.js";
@@ -18,7 +19,6 @@ import { SourcePicker } from "../parts/source_picker.js";
 const EVERY_MS = 2000;
 const ROWS_MAX = 500;
 const TARGETS_MAX = 30;
-const SPANS = { minute: 6e4, hour: 36e5, day: 864e5 };
 
 export default function DeadLetters({ query }) {
   const vhost = useVhost() ?? "/";
@@ -27,13 +27,8 @@ export default function DeadLetters({ query }) {
     page: 1, page_size: ROWS_MAX, sort: "messages", sort_reverse: true,
   }, { every: EVERY_MS });
   const rows = data?.items ?? [];
-  const [range, setRange] = useState("minute");
-  useEffect(() => {
-    if (data) {
-      noteDeaths(vhost, data.items);
-    }
-  }, [data]);
-  const { times, series, rates } = deathSeries(vhost, SPANS[range]);
+  const rates = useDeathRates(data?.items);
+  const charted = rows.some((row) => row.queue === query.chart) ? query.chart : undefined;
   const box = query.queue ?? "";
   const cli = ["leporid deadletters list", box && `leporid deadletters look ${quoted(box)}`]
     .filter(Boolean);
@@ -42,9 +37,8 @@ export default function DeadLetters({ query }) {
     <${Page} title="Dead letters" cli=${cli} http=${http}
       head=${html`Dead letters <span class="crumb">in <span class="name">${vhost}</span></span>`}>
       ${error && html`<${Notice} kind="bad">${error.message}<//>`}
-      ${rows.length > 0 && html`<${Chart} title="Died, by reason" times=${times} series=${series}
-        range=${range} onRange=${setRange} />`}
-      ${data && html`<${Deaths} rows=${rows} rates=${rates} vhost=${vhost} />`}
+      ${rows.length > 0 && html`<${DeathChart} key=${charted} vhost=${vhost} queue=${charted} />`}
+      ${data && html`<${Deaths} rows=${rows} rates=${rates} vhost=${vhost} charted=${charted} />`}
       <section class="stack" aria-label="Look at dead letters">
         <h2>Look and send back</h2>
         <${Holders} vhost=${vhost} rows=${rows} box=${box} />
@@ -54,8 +48,7 @@ export default function DeadLetters({ query }) {
     <//>`;
 }
 
-function Deaths({ rows, rates, vhost }) {
-  const keyOf = (row) => JSON.stringify([row.queue, row.reason, row.exchange, row.routing_key]);
+function Deaths({ rows, rates, vhost, charted }) {
   const columns = [
     { name: "queue", title: "Died in", cell: (row) => html`<a class="name"
       href=${href(["queues", vhost, row.queue])}>${row.queue}</a>` },
@@ -73,6 +66,9 @@ function Deaths({ rows, rates, vhost }) {
     { name: "dropped", title: "Came to no queue", align: "right",
       cell: (row) => html`<span class=${row.dropped ? "state bad" : "soft"}>${count(row.dropped)}
       </span>` },
+    { name: "chart", title: "", sort: false, label: "Chart", cell: (row) => html`<${Button}
+      aria-pressed=${row.queue === charted ? "true" : "false"} label=${`Chart of ${row.queue}`}
+      onClick=${() => setQuery({ chart: row.queue === charted ? null : row.queue })}>Chart<//>` },
   ];
   return html`<${Grid} rows=${rows} columns=${columns} rowKey=${keyOf}
     caption="Dead letters by queue, reason and target"

@@ -4,6 +4,7 @@
 import { html, useEffect, useState } from "../core/html.js";
 import { get, remove } from "../core/api.js";
 import { bytes, count, counted, duration, moment } from "../core/format.js";
+import { useVisible } from "../core/visible.js";
 import { Button } from "./button.js";
 import { Confirm } from "./confirm.js";
 import { Dialog } from "./dialog.js";
@@ -15,6 +16,7 @@ import { MessageView } from "./message.js";
 import { Notice } from "./notice.js";
 
 const PAGE = 50;
+const EVERY_MS = 3000;
 
 /** An id before all messages that are due at a time: ids begin with it, in hexadecimal. */
 function before(due_ms) {
@@ -44,7 +46,7 @@ export function DelayList({ vhost, exchange, exchanges, stretch, onExchange, onW
       </div>
       <${Form} inline submit="Apply" kind="plain" onSubmit=${() => setChosen(filter.trim())}>
         <${Field} label="Filter" name="filter" value=${filter} onInput=${setFilter}
-          placeholder="customer = 4711 AND p.priority > 3" spellcheck=${false} />
+          placeholder="customer = 4711 AND p.priority > 3" spellcheck=${false} size="48" />
       <//>
       ${said && html`<${Notice} kind="good" onClose=${() => setSaid(null)}>${said}<//>`}
       ${rows.error && html`<${FilterError} error=${rows.error} text=${chosen} />`}
@@ -66,7 +68,7 @@ export function DelayList({ vhost, exchange, exchanges, stretch, onExchange, onW
 
 function columnsOf(show, cancel) {
   return [
-    { name: "due_ms", title: "Due in", cell: (row) => duration(row.due_ms - Date.now()) },
+    { name: "due_ms", title: "Due in", cell: (row) => duration(Math.max(0, row.due_ms - Date.now())) },
     { name: "at", title: "Due at", value: (row) => row.due_ms,
       cell: (row) => html`<span class="nowrap">${moment(row.due_ms)}</span>` },
     { name: "routing_key", title: "Routing key",
@@ -78,13 +80,15 @@ function columnsOf(show, cancel) {
       moment(row.came_ms)}</span>` },
     { name: "act", title: "", label: "Actions", cell: (row) => html`<span class="row">
       <${Button} onClick=${() => show(row)} label=${`Look at ${row.id}`}>Look<//>
-      <${Button} kind="danger" onClick=${() => cancel(row)} label=${`Cancel ${row.id}`}>Cancel…<//>
+      <${Button} kind="danger" onClick=${() => cancel(row)}
+        label=${`Cancel ${row.id}`}>Cancel…<//>
     </span>` },
   ];
 }
 
 /** Pages of messages by when they are due. */
 function useRows(path, stretch, filter) {
+  const visible = useVisible();
   const [state, setState] = useState({ messages: [], loading: true, matched: null, more: false });
   const [round, setRound] = useState(0);
   const until = stretch ? stretch.to : Infinity;
@@ -105,6 +109,15 @@ function useRows(path, stretch, filter) {
     setState((now) => ({ ...now, loading: true }));
     load(start, []);
   }, [JSON.stringify([path, stretch, filter]), round]);
+  // What is due next goes its way: the first page is asked for again, and times are counted down.
+  const isFirst = state.messages.length <= PAGE;
+  useEffect(() => {
+    if (!visible || !isFirst) {
+      return undefined;
+    }
+    const timer = setInterval(() => load(start, []), EVERY_MS);
+    return () => clearInterval(timer);
+  }, [JSON.stringify([path, stretch, filter]), visible, isFirst]);
   return {
     ...state,
     again: () => setRound(round + 1),

@@ -156,7 +156,7 @@ function Outside({ lanes, range }) {
   const after = lanes.reduce((sum, lane) => sum + (lane.counts.at(-1) ?? 0), 0);
   const [low, high] = range;
   return html`<p class="soft" role="status">
-    ${before > 0 && `${count(before)} are due sooner than in ${duration(10 ** low)}. `}
-    ${after > 0 && `${count(after)} wait longer than ${duration(10 ** high)}. `}
+    ${before > 0 && `Due sooner than in ${duration(10 ** low)}: ${count(before)}. `}
+    ${after > 0 && `Due later than in ${duration(10 ** high)}: ${count(after)}. `}
     Heights are square roots of counts, each lane by its own largest.</p>`;
 }

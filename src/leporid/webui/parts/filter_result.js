@@ -40,8 +40,8 @@ export function FilterResult({ result, kind, stale, onAgain }) {
 
 function Rows({ rows }) {
   const [open, setOpen] = useState(null);
-  return html`<h2 class="only-read">Messages</h2>
-  <div class="scroll" role="region" aria-label="Messages and why they match" tabindex="0">
+  return html`<div class="scroll" role="region" aria-label="Messages and why they match"
+    tabindex="0">
     <table class="list message-rows">
       <caption class="only-read">Messages and why they match</caption>
       <thead><tr><th scope="col">Message</th><th scope="col">Matches</th><th scope="col">Why</th>

@@ -32,8 +32,7 @@ export function MessageRows({
     setOpen(next);
   };
   const across = 4 + columns.length;
-  return html`<h2 class="only-read">${caption}</h2>
-  <div class="scroll" role="region" aria-label=${caption} tabindex="0">
+  return html`<div class="scroll" role="region" aria-label=${caption} tabindex="0">
     <table class="list message-rows">
       <caption class="only-read">${caption}</caption>
       <thead><tr>

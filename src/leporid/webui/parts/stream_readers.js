@@ -6,23 +6,20 @@ import { put, remove } from "../core/api.js";
 import { useData } from "../core/data.js";
 import { count } from "../core/format.js";
 import { Button } from "./button.js";
-import { Chart } from "./chart.js";
 import { Confirm } from "./confirm.js";
 import { Empty } from "./empty.js";
 import { Field } from "./form.js";
 import { Grid } from "./grid.js";
-import { lagSeries, noteLag } from "./lag_history.js";
+import { LagChart } from "./lag_chart.js";
 import { Notice } from "./notice.js";
 
 const EVERY_MS = 2000;
-const RANGES = { minute: 6e4, hour: 36e5, day: 864e5 };
 
-/** @param {{vhost: string, name: string, info: object}} props */
-export function StreamReaders({ vhost, name, info }) {
+/** @param {{vhost: string, name: string, info: object, partition: number}} props */
+export function StreamReaders({ vhost, name, info, partition }) {
   const path = ["streams", vhost, name];
   const readers = useData([...path, "readers"], {}, { every: EVERY_MS });
   const groups = useData(["groups", vhost, name], {}, { every: EVERY_MS });
-  const [range, setRange] = useState("minute");
   const [asked, setAsked] = useState(null);
   const rows = (readers.data?.readers ?? []).map((one) => {
     const at = info.partitions[one.partition];
@@ -30,24 +27,15 @@ export function StreamReaders({ vhost, name, info }) {
     return { ...one, end: at?.end ?? 0, first: at?.first ?? 0,
       lag: Math.max(0, (at?.end ?? 0) - next), many: info.partitions.length > 1 };
   });
-  const key = JSON.stringify([vhost, name]);
-  useEffect(() => {
-    if (readers.data) {
-      const sums = new Map();
-      rows.forEach((one) => sums.set(one.reader, (sums.get(one.reader) ?? 0) + one.lag));
-      noteLag(key, [...sums].map(([reader, lag]) => ({ reader, lag })));
-    }
-  }, [readers.data]);
-  const lag = lagSeries(key, RANGES[range]);
   if (readers.error && !readers.data) {
     return html`<${Notice} kind="bad">${readers.error.message}<//>`;
   }
   const done = () => { setAsked(null); readers.reload(); };
   return html`
     <div class="stack">
-      ${rows.length > 0 && html`<${Chart} title="Lag, in messages" times=${lag.times}
-        series=${lag.series} range=${range} onRange=${setRange} />
-        <p class="soft">As far as this tab has looked since it was opened.</p>`}
+      <${LagChart} vhost=${vhost} queue=${info.partitions[partition].queue}
+        title=${info.partitions.length > 1 ? `Lag in messages, partition ${partition}`
+          : "Lag in messages"} />
       <${Readers} rows=${rows} onAsk=${setAsked} loading=${!readers.data} />
       <${Groups} groups=${groups.data?.groups ?? []} />
       <${Move} path=${path} asked=${asked?.move} onClose=${done} />

@@ -68,7 +68,8 @@ export function DelayList({ vhost, exchange, exchanges, stretch, onExchange, onW
 
 function columnsOf(show, cancel) {
   return [
-    { name: "due_ms", title: "Due in", cell: (row) => duration(Math.max(0, row.due_ms - Date.now())) },
+    { name: "due_ms", title: "Due in",
+      cell: (row) => duration(Math.max(0, row.due_ms - Date.now())) },
     { name: "at", title: "Due at", value: (row) => row.due_ms,
       cell: (row) => html`<span class="nowrap">${moment(row.due_ms)}</span>` },
     { name: "routing_key", title: "Routing key",

@@ -22,8 +22,11 @@ def run(module: str, script: str, given: Any = None) -> Any:
     """Run a script that has a module as `m` and what is given as `given`; returns its result."""
     assert NODE is not None
     place = (FOLDER / module).as_uri()
+    model = (FOLDER / "parts/topology_model.js").as_uri()
     text = (
-        f"import * as m from {json.dumps(place)};\n"
+        f"import * as module from {json.dumps(place)};\n"
+        f"import * as model from {json.dumps(model)};\n"
+        "const m = { ...module, model };\n"
         f"const given = {json.dumps(given)};\n"
         f"const answer = (() => {{ {script} }})();\n"
         "process.stdout.write(JSON.stringify(answer));\n"
@@ -76,6 +79,30 @@ def test_five_hundred_nodes_are_apart() -> None:
     places = layout(ids, edges)
     assert len(places) == 482
     check_apart(places)
+
+
+def test_a_fan_is_drawn_as_one_block_with_one_edge() -> None:
+    script = """
+      const graph = m.model.graphOf(given);
+      const found = m.arranged(graph);
+      return { places: Object.fromEntries(found.places), edges: found.edges,
+        blocks: found.blocks, known: graph.edges.length };
+    """
+    queues = [f"q{at}" for at in range(100)]
+    found = run("parts/topology_cluster.js", script, answer(queues))
+    (block,) = found["blocks"]
+    (edge,) = found["edges"]
+    assert (edge["to"], len(edge["of"]), found["known"]) == (block["id"], 100, 100)
+    members = {name: each for name, each in found["places"].items() if name.startswith("q:")}
+    assert len(members) == 100
+    check_apart(members)
+    frame = block["place"]
+    for each in members.values():
+        assert frame["x"] < each["x"]
+        assert each["x"] + WIDTH < frame["x"] + frame["width"]
+        assert frame["y"] < each["y"]
+        assert each["y"] + HEIGHT < frame["y"] + frame["height"]
+    assert found["places"]["e:devices"]["x"] + WIDTH < frame["x"]
 
 
 def answer(queues: list[str], *, exchange: str = "devices", **more: Any) -> dict[str, Any]:

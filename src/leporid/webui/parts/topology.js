@@ -14,7 +14,8 @@ import { partsOf } from "./topology_names.js";
 import { useView } from "./topology_view.js";
 import { TopologyList } from "./topology_list.js";
 import { TopologyDetail } from "./topology_detail.js";
-import { BOX, labelPlace, layoutOf, pathOf } from "./topology_layout.js";
+import { arranged } from "./topology_cluster.js";
+import { BOX, labelPlace, pathOf } from "./topology_layout.js";
 import {
   FOLD_FROM, edgeText, folded, graphOf, keysText, structureOf, withEnds,
 } from "./topology_model.js";
@@ -45,7 +46,7 @@ export function TopologyGraph({ vhost, exchange: given, queue, hops = 2, name })
   );
   const structure = graph ? structureOf(graph) : "";
   const layout = useMemo(
-    () => graph && layoutOf([...graph.nodes.keys()], graph.edges), [structure],
+    () => graph && arranged(graph), [graph],
   );
   if (error && !data) return html`<${Notice} kind="bad">${error.message}<//>`;
   if (!graph || !layout) return html`<p class="soft">Loading the topology…</p>`;
@@ -150,7 +151,7 @@ function Drawing({ graph, layout, structure, find, focus, picked, setPicked, ope
   };
   const near = graph.nodes.has(picked) ? nearOf(graph, picked) : null;
   const dim = (id) => (hits ? !hits.has(id) : near ? !near.nodes.has(id) : false);
-  const labelled = graph.edges.length <= LABELS_MAX;
+  const labelled = layout.edges.length <= LABELS_MAX;
   const nodes = [...graph.nodes.values()];
   return html`
     <div class="topology-frame">
@@ -166,9 +167,11 @@ function Drawing({ graph, layout, structure, find, focus, picked, setPicked, ope
         </defs>
         <g ref=${scene}>
           <g class="edges" aria-hidden="true">
-            ${graph.edges.map((edge) => html`<${Edge} key=${edge.key} edge=${edge}
-              graph=${graph} layout=${layout} shown=${labelled || near?.edges.has(edge.key)}
-              dim=${near ? !near.edges.has(edge.key) : hits !== null} />`)}
+            ${layout.blocks.map(({ id, place }) => html`<rect key=${id} class="block" x=${place.x}
+              y=${place.y} width=${place.width} height=${place.height} rx="8" />`)}
+            ${layout.edges.map((edge) => html`<${Edge} key=${edge.key} edge=${edge}
+              graph=${graph} layout=${layout} shown=${labelled || isNear(near, edge)}
+              dim=${near ? !isNear(near, edge) : hits !== null} />`)}
           </g>
           ${nodes.map((node, index) => html`<${Box} key=${node.id} node=${node} index=${index}
             place=${layout.places.get(node.id)} tab=${node.id === at} dim=${dim(node.id)}
@@ -192,16 +195,17 @@ function Edge({ edge, graph, layout, shown, dim }) {
   const to = layout.places.get(edge.to);
   if (!from || !to) return null;
   const filtered = edge.bindings.some((one) => one.filter);
-  const flow = edge.rate ?? Math.min(graph.nodes.get(edge.from).rateOut || 0,
-    graph.nodes.get(edge.to).rateIn || 0);
+  const [source, target] = [edge.ends.from, edge.ends.to].map((id) => graph.nodes.get(id));
+  const flow = edge.rate ?? Math.min(source.rateOut || 0, target.rateIn || 0);
   const label = cut(keysText(edge, 1).trim() || (edge.kind === "alternate" ? "alternate" : ""), 22);
-  const place = labelPlace(from, to, graph.ends.get(edge.key));
+  const place = labelPlace(from, to, graph.ends.get(edge.of[0]));
   const kind = `edge edge-${edge.kind}${filtered ? " edge-filter" : ""}${dim ? " is-dim" : ""}`;
   return html`
     <g class=${kind}>
       <path d=${pathOf(from, to)} marker-end=${`url(#arrow-${edge.kind})`}
         stroke-width=${1.25 + Math.min(5, 1.4 * Math.log10(1 + flow))}>
-        <title>${graph.nodes.get(edge.from).title} → ${edgeText(edge, graph.nodes)}</title>
+        <title>${edge.of.length > 1 ? `${count(edge.of.length)} edges such as ` : ""}${source.title}
+          ${" → "}${edgeText(edge.ends, graph.nodes)}</title>
       </path>
       ${shown && label && html`<text x=${place.x} y=${place.y} text-anchor=${
         place.anchor}>${label}</text>`}
@@ -252,6 +256,10 @@ function spoken(graph, node) {
   return `${kind} ${node.title}, ${factsOf(node)}${leads ? `. Leads to ${leads}` : ""}`;
 }
 
+function isNear(near, edge) {
+  return near !== null && edge.of.some((key) => near.edges.has(key));
+}
+
 function nearOf(graph, id) {
   const edges = graph.edges.filter((edge) => edge.from === id || edge.to === id);
   return {
@@ -262,8 +270,9 @@ function nearOf(graph, id) {
 
 /** The next node in a direction: along an edge, or above and below in the same column. */
 const NEXT = {
-  ArrowRight: (graph, layout, id) => along(graph, layout, id, "from", "to"),
-  ArrowLeft: (graph, layout, id) => along(graph, layout, id, "to", "from"),
+  ArrowRight: (graph, layout, id) =>
+    along(graph, layout, id, "from", "to") ?? across(layout, id, 1),
+  ArrowLeft: (graph, layout, id) => across(layout, id, -1) ?? along(graph, layout, id, "to", "from"),
   ArrowDown: (graph, layout, id) => beside(layout, id, 1),
   ArrowUp: (graph, layout, id) => beside(layout, id, -1),
   Home: (graph) => graph.nodes.keys().next().value,
@@ -276,6 +285,16 @@ function along(graph, layout, id, here, there) {
     .map((edge) => edge[there]);
   ends.sort((a, b) => Math.abs(layout.places.get(a).y - y) - Math.abs(layout.places.get(b).y - y));
   return ends[0];
+}
+
+/** The next one of the same row in a block. */
+function across(layout, id, step) {
+  const own = layout.places.get(id);
+  for (const [other, place] of layout.places) {
+    const ahead = (place.x - own.x) * step;
+    if (place.y === own.y && ahead > 0 && ahead < 1.2 * BOX.width) return other;
+  }
+  return undefined;
 }
 
 function beside(layout, id, step) {

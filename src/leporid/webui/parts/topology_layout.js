@@ -10,11 +10,13 @@ const COMPONENT_GAP = 44;
 /**
  * @param {string[]} ids of the nodes, in the order that decides where nothing else does.
  * @param {{from: string, to: string}[]} edges between them.
- * @returns {{places: Map<string, {x: number, y: number, layer: number}>, width: number,
- *   height: number}}
+ * @param {Map<string, {width: number, height: number}>} [sizes] of nodes that are no plain box.
+ * @returns {{places: Map<string, {x: number, y: number, width: number, height: number,
+ *   layer: number}>, width: number, height: number}}
  */
-export function layoutOf(ids, edges) {
-  const parts = componentsOf(ids, edges).map((part) => placed(part));
+export function layoutOf(ids, edges, sizes = new Map()) {
+  const sizeOf = (id) => sizes.get(id) ?? BOX;
+  const parts = componentsOf(ids, edges).map((part) => placed(part, sizeOf));
   const connected = parts.filter((part) => part.ids.length > 1);
   const alone = parts.filter((part) => part.ids.length === 1).map((part) => part.ids[0]);
   connected.sort((a, b) => b.ids.length - a.ids.length);
@@ -45,7 +47,7 @@ export function layoutOf(ids, edges) {
       const column = at % across;
       const row = Math.floor(at / across);
       const place = { x: column * (BOX.width + 16), y: top + row * (BOX.height + BOX.gapY) };
-      places.set(id, { ...place, layer: column });
+      places.set(id, { ...place, width: BOX.width, height: BOX.height, layer: column });
       width = Math.max(width, place.x + BOX.width);
       height = place.y + BOX.height;
     });
@@ -80,7 +82,7 @@ function componentsOf(ids, edges) {
   return found;
 }
 
-function placed({ ids, edges }) {
+function placed({ ids, edges }, sizeOf) {
   const forward = withoutCycles(ids, edges);
   const layerOf = layersOf(ids, forward);
   const layers = [];
@@ -91,16 +93,19 @@ function placed({ ids, edges }) {
     near.get(from).after.push(to);
   }
   order(layers, near);
-  const y = rows(layers, near);
+  const y = rows(layers, near, sizeOf);
   const places = new Map();
+  let x = 0;
+  let height = 0;
   for (const [layer, members] of layers.entries()) {
     for (const id of members) {
-      places.set(id, { x: layer * (BOX.width + BOX.gapX), y: y.get(id), layer });
+      const size = sizeOf(id);
+      places.set(id, { x, y: y.get(id), width: size.width, height: size.height, layer });
+      height = Math.max(height, y.get(id) + size.height);
     }
+    x += Math.max(...members.map((id) => sizeOf(id).width)) + BOX.gapX;
   }
-  const width = layers.length * (BOX.width + BOX.gapX) - BOX.gapX;
-  const height = Math.max(...y.values()) + BOX.height;
-  return { ids, places, width, height };
+  return { ids, places, width: x - BOX.gapX, height };
 }
 
 /** Edges with those turned round that lead back to a node on the way to it. */
@@ -186,11 +191,14 @@ function order(layers, near) {
   }
 }
 
-/** The y of each node: near the mean of its neighbours, none over another. */
-function rows(layers, near) {
-  const step = BOX.height + BOX.gapY;
+/** The y of each node: its middle near the mean of its neighbours' middles, none over another. */
+function rows(layers, near, sizeOf) {
   const y = new Map();
-  for (const members of layers) members.forEach((id, at) => y.set(id, at * step));
+  const middle = (id) => y.get(id) + sizeOf(id).height / 2;
+  for (const members of layers) {
+    const tops = apart(members.map(() => 0), members.map((id) => sizeOf(id).height));
+    members.forEach((id, at) => y.set(id, tops[at]));
+  }
   for (let pass = 0; pass < 4; pass += 1) {
     const turn = pass % 2 === 0 ? layers : [...layers].reverse();
     for (const members of turn) {
@@ -199,9 +207,11 @@ function rows(layers, near) {
         const ends = pass % 2 === 0 ? before : after;
         const some = ends.length ? ends : [...before, ...after];
         if (!some.length) return y.get(id);
-        return some.reduce((sum, end) => sum + y.get(end), 0) / some.length;
+        const mean = some.reduce((sum, end) => sum + middle(end), 0) / some.length;
+        return mean - sizeOf(id).height / 2;
       });
-      apart(wanted, step).forEach((value, at) => y.set(members[at], value));
+      const tops = apart(wanted, members.map((id) => sizeOf(id).height));
+      members.forEach((id, at) => y.set(id, tops[at]));
     }
   }
   const least = Math.min(...y.values());
@@ -209,11 +219,17 @@ function rows(layers, near) {
   return y;
 }
 
-/** The values nearest to those wanted that keep the order and a distance (isotonic regression). */
-function apart(wanted, step) {
+/** The values nearest to those wanted that keep order and distance (isotonic regression). */
+function apart(wanted, heights) {
+  const offsets = [];
+  let sum = 0;
+  for (const height of heights) {
+    offsets.push(sum);
+    sum += height + BOX.gapY;
+  }
   const blocks = [];
   wanted.forEach((value, at) => {
-    blocks.push({ mean: value - at * step, count: 1 });
+    blocks.push({ mean: value - offsets[at], count: 1 });
     while (blocks.length > 1 && blocks.at(-2).mean > blocks.at(-1).mean) {
       const last = blocks.pop();
       const block = blocks.at(-1);
@@ -224,45 +240,47 @@ function apart(wanted, step) {
   });
   const found = [];
   for (const block of blocks) {
-    for (let at = 0; at < block.count; at += 1) found.push(block.mean + found.length * step);
+    for (let at = 0; at < block.count; at += 1) found.push(block.mean + offsets[found.length]);
   }
   return found;
 }
 
 /** The path of an edge between two boxes; one that leads back goes below both. */
 export function pathOf(from, to) {
-  const y1 = from.y + BOX.height / 2;
-  const y2 = to.y + BOX.height / 2;
+  const y1 = from.y + from.height / 2;
+  const y2 = to.y + to.height / 2;
   if (from === to) {
-    const x = from.x + BOX.width;
-    return `M${x - 20},${from.y + BOX.height} c0,26 44,26 44,-${BOX.height / 2} h-24`;
+    const x = from.x + from.width;
+    return `M${x - 20},${from.y + from.height} c0,26 44,26 44,-${from.height / 2} h-24`;
   }
   if (to.x > from.x) {
-    const x1 = from.x + BOX.width;
+    const x1 = from.x + from.width;
     const bend = Math.max(40, Math.min(120, (to.x - x1) / 2));
     return `M${x1},${y1} C${x1 + bend},${y1} ${to.x - bend},${y2} ${to.x},${y2}`;
   }
-  const x1 = from.x + BOX.width / 2;
-  const x2 = to.x + BOX.width / 2;
-  const below = Math.max(from.y, to.y) + BOX.height;
+  const x1 = from.x + from.width / 2;
+  const x2 = to.x + to.width / 2;
+  const below = Math.max(from.y + from.height, to.y + to.height);
   const deep = below + 30 + Math.min(60, Math.abs(x1 - x2) / 12);
-  return `M${x1},${from.y + BOX.height} C${x1},${deep} ${x2},${deep} ${x2},${to.y + BOX.height}`;
+  return `M${x1},${from.y + from.height} C${x1},${deep} ${x2},${deep} ${x2},${to.y + to.height}`;
 }
 
 /** Where the label of an edge stands: beside an end that no other edge has, or in the middle. */
 export function labelPlace(from, to, end = "middle") {
   if (to.x <= from.x) {
     return {
-      x: (from.x + to.x + BOX.width) / 2, y: Math.max(from.y, to.y) + BOX.height + 24,
+      x: (from.x + to.x + to.width) / 2,
+      y: Math.max(from.y + from.height, to.y + to.height) + 24,
       anchor: "middle",
     };
   }
   if (end === "to") {
-    return { x: to.x - 12, y: to.y + BOX.height / 2 - 5, anchor: "end" };
+    return { x: to.x - 12, y: to.y + to.height / 2 - 5, anchor: "end" };
   }
   if (end === "from") {
-    return { x: from.x + BOX.width + 6, y: from.y + BOX.height / 2 - 5, anchor: "start" };
+    return { x: from.x + from.width + 6, y: from.y + from.height / 2 - 5, anchor: "start" };
   }
-  return { x: (from.x + BOX.width + to.x) / 2, y: (from.y + to.y + BOX.height) / 2 - 4,
+  return { x: (from.x + from.width + to.x) / 2,
+    y: (from.y + from.height / 2 + to.y + to.height / 2) / 2 - 4,
     anchor: "middle" };
 }

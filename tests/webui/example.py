@@ -92,10 +92,13 @@ class Api:
         )
 
 
+EVERYTHING = {"configure": ".*", "write": ".*", "read": ".*"}
+STREAM = {"x-queue-type": "stream"}
+
+
 def fill(api: Api) -> None:
     """Make something of everything that pages show."""
-    _access(api)
-    _topology(api)
+    api.post("definitions", body={**_access(), **_topology()})
     for number in range(20):
         headers = {"number": number, "delay": 7 * number}
         api.publish("/", "departures", "EWR.UA", f'{{"flight": {number}}}', headers=headers)
@@ -106,87 +109,143 @@ def fill(api: Api) -> None:
     api.post("queues", "/", "orders", "get", body=body)
     api.put("streams", "/", "flights", "readers", "archive", body={"offset": 11})
     api.put("filter-classes", "late", body=CLASS)
-    api.put("global-parameters", "motd", body={"name": "motd", "value": "hello"})
-
-
-def _access(api: Api) -> None:
-    api.put("vhosts", "shop", body={"description": "The shop", "tags": "production"})
-    for name, tags in (("alice", "administrator"), ("carl", "management"), ("dora", "")):
-        api.put("users", name, body={"password": f"secret-{name}", "tags": tags})
-    everything = {"configure": ".*", "write": ".*", "read": ".*"}
-    api.put("permissions", "/", "alice", body=everything)
-    api.put("permissions", "/", "carl", body={"configure": "", "write": "^orders", "read": ".*"})
-    api.put("permissions", "shop", "carl", body=everything)
-    topic = {"exchange": "amq.topic", "write": "^shop\\.", "read": ".*"}
-    api.put("topic-permissions", "/", "carl", body=topic)
-    api.put("vhost-limits", "shop", "max-queues", body={"value": 100})
     api.put("user-limits", "carl", "max-connections", body={"value": 5})
 
 
-def _topology(api: Api) -> None:
-    api.put("exchanges", "/", "departures", body={"type": "topic", "durable": True})
-    api.put("exchanges", "/", "dead", body={"type": "fanout", "durable": True})
-    delayed = {"type": "x-delayed-message", "arguments": {"x-delayed-type": "direct"}}
-    api.put("exchanges", "/", "reminders", body={**delayed, "durable": True})
-    dead = {"x-dead-letter-exchange": "dead"}
-    for name, arguments in (
-        ("orders", dead),
-        ("late", {}),
-        ("letters", {}),
-        ("parcels", {"x-queue-type": "quorum"}),
-    ):
-        api.put("queues", "/", name, body={"durable": True, "arguments": arguments})
-    api.put("streams", "/", "flights", body={})
-    for exchange, queue, key in (
-        ("departures", "orders", "EWR.*"),
-        ("departures", "flights", "#"),
-        ("dead", "letters", ""),
-        ("reminders", "late", "mail"),
-    ):
-        api.post("bindings", "/", "e", exchange, "q", queue, body={"routing_key": key})
-    api.put(
-        "policies",
-        "/",
-        "short",
-        body={"pattern": "^(orders|late)$", "definition": {"max-length": 1000}, "priority": 1},
-    )
-    api.put(
-        "operator-policies",
-        "/",
-        "bounded",
-        body={"pattern": "", "definition": {"max-length-bytes": 10_000_000}, "apply-to": "queues"},
-    )
+def _access() -> dict[str, Any]:
+    users = (("alice", "administrator"), ("carl", "management"), ("dora", ""))
+    carls = {"configure": "", "write": "^orders", "read": ".*"}
+    topic = {"exchange": "amq.topic", "write": "^shop\\.", "read": ".*"}
+    return {
+        "vhosts": [{"name": "shop", "description": "The shop", "tags": ["production"]}],
+        "users": [
+            {"name": name, "password": f"secret-{name}", "tags": tags} for name, tags in users
+        ],
+        "permissions": [
+            {"vhost": "shop", "user": "guest", **EVERYTHING},
+            {"vhost": "/", "user": "alice", **EVERYTHING},
+            {"vhost": "/", "user": "carl", **carls},
+            {"vhost": "shop", "user": "carl", **EVERYTHING},
+        ],
+        "topic_permissions": [{"vhost": "/", "user": "carl", **topic}],
+        "global_parameters": [{"name": "motd", "value": "hello"}],
+    }
+
+
+def _topology() -> dict[str, Any]:
+    queues = {
+        "orders": {"x-dead-letter-exchange": "dead"},
+        "late": {},
+        "letters": {},
+        "parcels": {"x-queue-type": "quorum"},
+        "flights": STREAM,
+    }
+    exchanges = {"departures": "topic", "dead": "fanout", "reminders": "x-delayed-message"}
+    bounded = {"pattern": "", "definition": {"max-length-bytes": 10_000_000}}
+    operator = {**bounded, "apply-to": "queues", "priority": 0}
+    parameters = {"operator_policy": ("bounded", operator)}
+    short = {"pattern": "^(orders|late)$", "definition": {"max-length": 1000}, "priority": 1}
+    return {
+        "exchanges": [
+            _exchange(name, kind, {"x-delayed-type": "direct"} if "delayed" in kind else {})
+            for name, kind in exchanges.items()
+        ],
+        "queues": [_queue(name, arguments) for name, arguments in queues.items()],
+        "bindings": [
+            _binding("departures", "orders", "EWR.*"),
+            _binding("departures", "flights", "#"),
+            _binding("dead", "letters", ""),
+            _binding("reminders", "late", "mail"),
+        ],
+        "policies": [{"vhost": "/", "name": "short", "apply-to": "all", **short}],
+        "parameters": [
+            {"vhost": "/", "component": component, "name": name, "value": value}
+            for component, (name, value) in parameters.items()
+        ]
+        + [
+            {
+                "vhost": "shop",
+                "component": "vhost-limits",
+                "name": "limits",
+                "value": {"max-queues": 100},
+            }
+        ],
+    }
+
+
+def _exchange(name: str, kind: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    made = {"durable": True, "auto_delete": False, "internal": False}
+    return {"vhost": "/", "name": name, "type": kind, "arguments": arguments, **made}
+
+
+def _queue(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    made = {"durable": True, "auto_delete": False}
+    return {"vhost": "/", "name": name, "arguments": arguments, **made}
+
+
+def _binding(
+    source: str, queue: str, key: str, arguments: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    return {
+        "vhost": "/",
+        "source": source,
+        "destination": queue,
+        "destination_type": "queue",
+        "routing_key": key,
+        "arguments": arguments or {},
+    }
 
 
 def fill_hostile(api: Api) -> None:
     """Make one of each noun for each hostile name."""
-    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    found: dict[str, list[dict[str, Any]]] = {noun: [] for noun in NOUNS}
     for name in HOSTILE:
-        api.put("vhosts", name, body={"description": name, "tags": name.replace(",", "")})
-        api.put("users", name, body={"password": "x", "tags": name.replace(",", "")})
-        api.put("permissions", name, "guest", body=everything)
-        api.put("permissions", "/", name, body={**everything, "read": "<i id=brought>.*"})
-        api.put("permissions", name, name, body=everything)
-        api.put("topic-permissions", "/", name, body={"exchange": name, "write": "", "read": ""})
-        api.put("exchanges", "/", name, body={"type": "topic", "durable": True})
-        # As a dead-letter exchange it stands among the arguments, too.
-        arguments = {"x-dead-letter-exchange": name, "x-dead-letter-routing-key": name}
-        api.put("queues", "/", name, body={"durable": True, "arguments": arguments})
-        api.put("streams", "/", f"s {name}", body={})
+        for noun, items in _hostile(name).items():
+            found[noun] += items
+    api.post("definitions", body=found)
+    for name in HOSTILE:
         api.put("streams", "/", f"s {name}", "readers", name, body={"offset": 0})
-        binding = {"routing_key": name, "arguments": {name: name}}
-        api.post("bindings", "/", "e", name, "q", name, body=binding)
-        api.put(
-            "policies",
-            "/",
-            name,
-            body={"pattern": "^never$", "definition": {"dead-letter-exchange": name}},
-        )
-        api.put("global-parameters", name, body={"name": name, "value": {name: name}})
         headers = {name: name, "list": [name]}
         api.publish("/", name, name, name, headers=headers, message_id=name, type=name)
         later = {"x-delay": 3600_000, name: name}
         api.publish("/", "reminders", name, name, headers=later, message_id=name)
+
+
+NOUNS = (
+    "vhosts",
+    "users",
+    "permissions",
+    "topic_permissions",
+    "exchanges",
+    "queues",
+    "bindings",
+    "policies",
+    "global_parameters",
+)
+
+
+def _hostile(name: str) -> dict[str, list[dict[str, Any]]]:
+    tags = [name.replace(",", "")]
+    # As a dead-letter exchange a name stands among arguments and settings, too.
+    dead = {"x-dead-letter-exchange": name, "x-dead-letter-routing-key": name}
+    policy = {"pattern": "^never$", "definition": {"dead-letter-exchange": name}, "priority": 0}
+    return {
+        "vhosts": [{"name": name, "description": name, "tags": tags}],
+        "users": [{"name": name, "password_hash": "", "tags": tags}],
+        "permissions": [
+            {"vhost": name, "user": "guest", **EVERYTHING},
+            {"vhost": name, "user": name, **EVERYTHING},
+            {"vhost": "/", "user": name, **EVERYTHING, "read": "<i id=brought>.*"},
+        ],
+        "topic_permissions": [
+            {"vhost": "/", "user": name, "exchange": name, "write": "", "read": ""}
+        ],
+        "exchanges": [_exchange(name, "topic", {})],
+        "queues": [_queue(name, dead), _queue(f"s {name}", STREAM)],
+        "bindings": [_binding(name, name, name, {name: name})],
+        "policies": [{"vhost": "/", "name": name, "apply-to": "all", **policy}],
+        "global_parameters": [{"name": name, "value": {name: name}}],
+    }
 
 
 def connected(amqp_port: int) -> pika.BlockingConnection:

@@ -20,7 +20,7 @@ SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
 THEMES = ("light", "dark")
 HEIGHT_MAX = 4000
 
-# The address of each page. What is in braces is the first object of a list of the API.
+# The address of each page. What is in braces is of the object of a list that is first by ORDER.
 PAGES = {
     "overview": "",
     "connections": "connections",
@@ -28,7 +28,7 @@ PAGES = {
     "channels": "channels",
     "channel": "channels/{channels:name}",
     "exchanges": "exchanges",
-    "exchange": "exchanges/{exchanges:vhost}/departures",
+    "exchange": "exchanges/{exchanges:vhost}/{exchanges:name}",
     "queues": "queues",
     "queue": "queues/{queues:vhost}/{queues:name}",
     "streams": "streams",
@@ -39,10 +39,10 @@ PAGES = {
     "dead-letters": "dead-letters",
     "pipelines": "pipelines",
     "users": "users",
-    "user": "users/carl",
+    "user": "users/{users:name}",
     "permissions": "permissions",
     "vhosts": "vhosts",
-    "vhost": "vhosts/%2F",
+    "vhost": "vhosts/{vhosts:name}",
     "policies": "policies",
     "policy": "policies/{policies:vhost}/{policies:name}",
     "policy-new": "policies/new",
@@ -54,6 +54,14 @@ PAGES = {
     "backups": "backups",
     "features": "feature-flags",
 }
+ORDER = {
+    "connections": "channels",
+    "exchanges": "message_stats.publish_in",
+    "queues": "messages",
+    "streams": "messages",
+    "vhosts": "messages",
+}
+"""The largest comes first; lists that are not named have an order of their own."""
 IDLE = """() => !document.querySelector('[aria-busy=true]')
   && !document.body.textContent.includes('Loading…')"""
 
@@ -65,7 +73,8 @@ def address(request: Any, pattern: str) -> str | None:
         before, _, rest = begun.partition("{")
         wanted, _, begun = rest.partition("}")
         noun, _, member = wanted.partition(":")
-        found = request.get(f"/api/{noun}").json()
+        query = {"sort": ORDER[noun], "sort_reverse": "true"} if noun in ORDER else {}
+        found = request.get(f"/api/{noun}", params=query).json()
         if not isinstance(found, list) or not found:
             return None
         path += before + quote(str(found[0][member]), safe="")

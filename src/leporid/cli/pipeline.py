@@ -263,6 +263,8 @@ MAKE: dict[str, Callable[[argparse.Namespace], Any]] = {
 
 # Wanting no Spark to say what they would do, they say it at once.
 DRY_WITHOUT_SPARK = {"archive", "traffic", "deadletters"}
+# With `--once`, these do it without Spark if there is little to do.
+SMALL_WITHOUT_SPARK = {"deadletters", "redrive"}
 
 
 def broker(options: argparse.Namespace) -> dict[str, str]:
@@ -345,7 +347,7 @@ def _run_one(options: argparse.Namespace) -> int:
     # Spark takes seconds to start: what is wrong without it is said before.
     pipeline = MAKE[options.pipeline](options)
     pipeline.check()
-    with _session(options, [options], settings) as spark:
+    with _session(options, [options], [pipeline], settings) as spark:
         pipeline.spark = spark
         run_pipeline(pipeline, _how(options))
     return 0
@@ -371,7 +373,8 @@ def _run_file(options: argparse.Namespace) -> int:
     options.master, options.remote = file.master, file.remote
     # Spark's default gives all cores to whoever came first.
     settings = {"spark.scheduler.mode": "FAIR", **file.conf}
-    with _session(options, list(file.runs.values()), settings) as spark:
+    pipelines = [job.pipeline for job in jobs]
+    with _session(options, list(file.runs.values()), pipelines, settings) as spark:
         for job in jobs:
             job.pipeline.spark = spark
         codes = run_all(jobs)
@@ -391,12 +394,21 @@ def _how(options: argparse.Namespace) -> Any:
     )
 
 
+def _needs_spark(options: argparse.Namespace, pipeline: Any) -> bool:
+    if options.pipeline in SMALL_WITHOUT_SPARK and (options.once or options.dry_run):
+        return bool(options.master or options.remote or pipeline.needs_spark())
+    return not (options.dry_run and options.pipeline in DRY_WITHOUT_SPARK)
+
+
 @contextmanager
 def _session(
-    options: argparse.Namespace, runs: list[argparse.Namespace], settings: dict[str, str]
+    options: argparse.Namespace,
+    runs: list[argparse.Namespace],
+    pipelines: list[Any],
+    settings: dict[str, str],
 ) -> Iterator[Any]:
     """Start Spark, unless no run needs it; stop it at the end."""
-    if all(each.dry_run and each.pipeline in DRY_WITHOUT_SPARK for each in runs):
+    if not any(map(_needs_spark, runs, pipelines)):
         yield None
         return
     from leporid.spark.session import session

@@ -7,15 +7,20 @@ replay whose messages go where they were first published to, without the traces 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from leporid.spark.offsets import Offsets, Position
+from leporid.spark.pipelines import letters as few
 from leporid.spark.pipelines.origin import Origin
 from leporid.spark.pipelines.replay import Replay, ReplayPlan
 from leporid.spark.pipelines.runner import Step
-from leporid.spark.pipelines.table import table
+from leporid.spark.pipelines.table import moment_us, table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,6 +29,10 @@ X_DEATH = (
     "array<struct<reason: string, queue: string, exchange: string, `routing-keys`: array<string>, "
     "count: bigint, time: string>>"
 )
+
+# What is printed at most.
+REASONS_MAX = 50
+SAMPLES_MAX = 100
 
 # Headers that the broker writes when a message dies.
 TRACES = "^x-(death|first-death-.*|last-death-.*)$"
@@ -123,6 +132,51 @@ class Redrive(Replay):
     def _selected(self, df: DataFrame) -> DataFrame:
         return super()._selected(letters(df))
 
+    def needs_spark(self) -> bool:
+        """Whether there are too many letters, or too much is asked, to do it without."""
+        if self.plan.archive is not None or few.condition(self.plan.where) is None:
+            return True
+        return not few.are_few(self.origin)
+
+    def _few(
+        self, start: Offsets | None = None, end: Offsets | None = None
+    ) -> tuple[pa.Table, list[few.Row]]:
+        """Return the selected letters between two positions, or all."""
+        holds = few.condition(self.plan.where)
+        assert holds is not None
+        first, last = moment_us(self.plan.since), moment_us(self.plan.until)
+        letters_ = few.read(self.origin, start, end)
+        rows = few.rows_of(letters_)
+        at_us = letters_.column("timestamp").cast(pa.int64()).to_pylist()
+        kept = [
+            at
+            for at, row in enumerate(rows)
+            if (first is None or at_us[at] >= first)
+            and (last is None or at_us[at] < last)
+            and holds(row)
+        ]
+        return letters_.take(pa.array(kept, pa.int64())), [rows[at] for at in kept]
+
+    def _survey(self) -> tuple[Offsets, Offsets, int, int]:
+        if self.spark is not None:
+            return super()._survey()
+        _, rows = self._few()
+        start, end = self.origin.begin(), self.origin.begin()
+        for key, least, most in few.extent(rows, self.origin.stream):
+            start[key], end[key] = Position(least, "", least), Position(most + 1, "", least)
+        return start, end, len(rows), 0
+
+    def _outgoing(self, start: Offsets, end: Offsets) -> Any:
+        if self.spark is not None:
+            return super()._outgoing(start, end)
+        found = few.returned(*self._few(start, end), TRACES)
+        for name in ("exchange", "routing_key"):
+            given = getattr(self.plan, name)
+            if given is not None:
+                column = pa.array([given] * found.num_rows, pa.string())
+                found = found.set_column(found.schema.get_field_index(name), name, column)
+        return found.sort_by([("partition", "ascending"), ("offset", "ascending")])
+
 
 @dataclass
 class DeadLetters:
@@ -153,8 +207,24 @@ class DeadLetters:
         """Return when another letter came, or after the time."""
         self.origin.wait(self.origin.begin("latest"), seconds)
 
+    def needs_spark(self) -> bool:
+        """Whether there are too many letters to do it without."""
+        return self.archive is not None or not few.are_few(self.origin)
+
     def step(self) -> Step:
         """Print reasons and samples."""
+        if self.spark is None:
+            rows = few.rows_of(few.read(self.origin))
+            count = len(rows)
+            reasons, newest = few.summary(rows), few.samples(rows, self.samples_per_reason)
+        else:
+            count, reasons, newest = self._of_many()
+        for each in (reasons[:REASONS_MAX], newest[:SAMPLES_MAX]):
+            sys.stdout.write(few.grid(each) + "\n")
+        return Step(count, 0)
+
+    def _of_many(self) -> tuple[int, list[few.Row], list[few.Row]]:
+        """Return how many letters there are, their reasons and samples."""
         assert self.spark is not None
         options = self.origin.options
         # A letter counts, whether or not its body fits the archive's schema.
@@ -163,9 +233,8 @@ class DeadLetters:
         )
         found.persist()
         try:
-            rows = found.count()
-            summary(found).show(50, truncate=False)
-            samples(found, self.samples_per_reason).show(100, truncate=False)
+            reasons = summary(found).limit(REASONS_MAX).toArrow().to_pylist()
+            newest = samples(found, self.samples_per_reason).limit(SAMPLES_MAX)
+            return found.count(), reasons, newest.toArrow().to_pylist()
         finally:
             found.unpersist()
-        return Step(rows, 0)

@@ -14,6 +14,7 @@ from tests.management.conftest import SECRET, World
 from tests.management.queues import fill, queue_of
 from tests.server.client import PATIENCE_S
 
+from leporid.amqp.errors import AccessRefused
 from leporid.broker.access.access import User
 from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import EVERYTHING
@@ -192,6 +193,20 @@ async def test_one_user_has_half_of_the_places(world: World, client: httpx.Async
         while world.around.live.listeners:
             await asyncio.sleep(0)
     assert world.around.admission.shares.live.used == 0
+
+
+async def test_it_ends_when_nobody_says_what_its_user_may(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    async with listening(client, params={"watch": "exchange:/:amq.topic"}) as events:
+        await events.next()
+
+        async def undecided(_: Any) -> bool:
+            raise AccessRefused("too many rights")
+
+        object.__setattr__(world.around, "decided", undecided)
+        world.around.sample()
+        assert await events.next() is None
 
 
 async def test_a_broker_that_stops_ends_them(world: World, client: httpx.AsyncClient):

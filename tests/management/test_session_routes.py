@@ -20,6 +20,11 @@ LOGIN = {"username": "guest", "password": "guest"}
 SESSION = "/api/session"
 
 
+def name_of(page: httpx.AsyncClient) -> str:
+    """Return what the cookie is called on this port."""
+    return f"{COOKIE}_{page.base_url.port}"
+
+
 @pytest.fixture
 async def page(world: World) -> AsyncIterator[httpx.AsyncClient]:
     """A client as the page is one: it has a cookie and no password."""
@@ -38,19 +43,19 @@ async def test_in_and_out(world: World, page: httpx.AsyncClient):
     shown = answer.json()
     assert (shown["name"], shown["tags"]) == ("guest", ["administrator"])
     set_cookie = answer.headers["set-cookie"]
-    token = page.cookies[COOKIE]
+    token = page.cookies[name_of(page)]
     assert set_cookie == (
-        f"{COOKIE}={token}; Path=/; Max-Age={LIFE_SECONDS}; HttpOnly; SameSite=Strict"
+        f"{name_of(page)}={token}; Path=/; Max-Age={LIFE_SECONDS}; HttpOnly; SameSite=Strict"
     )
     assert token not in answer.text
     assert (await page.get(SESSION)).json() == shown
     assert (await page.get("/api/whoami")).json()["name"] == "guest"
     out = await page.delete(SESSION)
     assert out.status_code == 204
-    assert COOKIE not in page.cookies
+    assert name_of(page) not in page.cookies
     assert len(world.around.sessions) == 0
     # Who has kept the cookie has nothing.
-    kept = {"cookie": f"{COOKIE}={token}"}
+    kept = {"cookie": f"{name_of(page)}={token}"}
     assert (await page.get(SESSION, headers=kept)).status_code == 401
     assert (await page.put("/api/vhosts/x", headers=kept)).status_code == 401
 
@@ -115,17 +120,17 @@ async def test_who_may_not_manage_gets_no_session(page: httpx.AsyncClient):
 
 
 async def test_a_login_takes_no_token_from_the_client(world: World, page: httpx.AsyncClient):
-    page.cookies.set(COOKIE, "f" * 64)
+    page.cookies.set(name_of(page), "f" * 64)
     assert (await page.post(SESSION, json=LOGIN)).status_code == 200
-    first = page.cookies.get(COOKIE, domain=str(page.base_url.host))
+    first = page.cookies.get(name_of(page), domain=str(page.base_url.host))
     assert first != "f" * 64
     page.cookies.clear()
-    page.cookies.set(COOKIE, str(first))
+    page.cookies.set(name_of(page), str(first))
     assert (await page.post(SESSION, json=LOGIN)).status_code == 200
     # The one before has ended with the new login.
     assert len(world.around.sessions) == 1
     page.cookies.clear()
-    kept = {"cookie": f"{COOKIE}={first}"}
+    kept = {"cookie": f"{name_of(page)}={first}"}
     assert (await page.get(SESSION, headers=kept)).status_code == 401
 
 
@@ -175,7 +180,7 @@ async def test_the_audit_log_has_who_came_and_went(
     ]
     assert lines[0].endswith(": 401 (Login failed)")
     assert "guest" not in lines[0]
-    assert page.cookies.get(COOKIE) is None
+    assert page.cookies.get(name_of(page)) is None
 
 
 async def test_a_request_ends_with_the_session(world: World, page: httpx.AsyncClient):
@@ -209,3 +214,21 @@ async def test_an_administrator_sees_and_ends_logins(world: World, page: httpx.A
     assert (await page.delete(of_ann, auth=admin)).status_code == 204
     assert (await page.get(SESSION)).status_code == 401
     assert len(world.around.sessions) == 0
+
+
+async def test_another_broker_of_the_same_host_takes_no_session_away(
+    world: World, page: httpx.AsyncClient
+):
+    assert (await page.post(SESSION, json=LOGIN)).status_code == 200
+    beside = World()
+    async with serving(beside) as other:
+        other.auth = httpx.Auth()
+        # Browsers have one jar for all ports of a host.
+        other.cookies = page.cookies
+        assert (await other.get(SESSION)).status_code == 401
+        answer = await other.post(SESSION, json=LOGIN, headers=PAGE)
+        assert answer.status_code == 200
+        assert (await other.get(SESSION)).status_code == 200
+        page.cookies = other.cookies
+        assert (await page.get(SESSION)).status_code == 200
+    beside.around.stop()

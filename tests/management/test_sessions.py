@@ -247,6 +247,16 @@ def test_the_cookie_is_for_this_broker_alone():
     assert cookie(request({"x-forwarded-proto": "https"}), "abc", 60) == secure
 
 
+def test_the_cookie_has_the_port():
+    for host, name in (
+        ("localhost:15672", f"{COOKIE}_15672"),
+        ("mq.example.org", COOKIE),
+        ("[::1]:15672", f"{COOKIE}_15672"),
+        ("[::1]", COOKIE),
+    ):
+        assert cookie(request({"host": host}), "abc", 60).startswith(f"{name}=abc; "), host
+
+
 def test_who_has_a_form_for_logins():
     assert shows_form("/api/session", [])
     assert shows_form("/api/overview", [(b"x-leporid-page", b"1")])

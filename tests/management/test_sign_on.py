@@ -120,7 +120,7 @@ async def test_there_and_back(world: World, browser: httpx.AsyncClient, issuer: 
     assert (back.status_code, back.headers["location"]) == (302, "/")
     assert back.headers["cache-control"] == "no-store"
     assert cookies_of(back)[COOKIE]["max-age"] == "0"
-    assert cookies_of(back)[SESSION]["samesite"] == "Strict"
+    assert cookies_of(back)[f"{SESSION}_{browser.base_url.port}"]["samesite"] == "Strict"
     session = (await browser.get("/api/session")).json()
     assert session["name"] == "jo"
     assert issuer.codes == ["c"]

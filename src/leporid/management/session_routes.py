@@ -23,11 +23,11 @@ from leporid.management.login import BasicLogin
 from leporid.management.parameters import object_of, text_in
 from leporid.management.paths import name_of, takes, visit_of
 from leporid.management.sessions import (
-    COOKIE,
     LIFE_SECONDS,
     Session,
     check_page,
     cookie,
+    cookie_name,
     session_in,
 )
 
@@ -131,7 +131,7 @@ def begin_session(around: Surroundings, request: Request, user: User) -> tuple[S
             f"user '{user.name}' may not use the web UI: it needs the tag management, "
             "policymaker, monitoring or administrator"
         )
-    before = around.sessions.find(request.cookies.get(COOKIE, ""))
+    before = around.sessions.find(request.cookies.get(cookie_name(request), ""))
     if before is not None:
         around.sessions.end(before)
     host = "" if request.client is None else request.client.host

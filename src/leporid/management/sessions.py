@@ -15,6 +15,7 @@ least recently, and nobody else's.
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 import time
 from collections import OrderedDict
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from leporid.broker.access.access import Access, User
 
 COOKIE: Final = "leporid_session"
+"""What the name of the cookie begins with; see `cookie_name`."""
 PAGE: Final = "x-leporid-page"
 """The header of our own pages: no form has it, and no script of another place may send it without
 being asked for by OPTIONS, which nothing here answers."""
@@ -44,6 +46,7 @@ LIFE_SECONDS: Final = 12 * 3600
 SAFE: Final = frozenset({"GET", "HEAD"})
 # What only our page asks for.
 QUIET_PATHS: Final = frozenset({"/api/session", "/api/live"})
+_PORT: Final = re.compile(r":([0-9]{1,5})\Z")
 # What browsers say of who has made them send a request (Fetch Metadata); "none": a person.
 OWN_SITES: Final = frozenset({"same-origin", "none"})
 
@@ -205,7 +208,7 @@ def session_in(request: Request, sessions: Sessions) -> Session | None:
     Raises:
         Refusal: the session has ended (401); or it may not act for its user (403).
     """
-    token = request.cookies.get(COOKIE)
+    token = request.cookies.get(cookie_name(request))
     if token is None or "authorization" in request.headers:
         return None
     found = sessions.find(token)
@@ -253,6 +256,15 @@ def shows_form(path: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
     )
 
 
+def cookie_name(request: Request) -> str:
+    """Return the name of the cookie, which has our port.
+
+    Cookies know no ports: another broker of the same host would take ours away with its own.
+    """
+    port = _PORT.search(request.headers.get("host", ""))
+    return COOKIE if port is None else f"{COOKIE}_{port[1]}"
+
+
 def is_secure(request: Request) -> bool:
     """Say whether the browser speaks TLS, be it with a proxy in front of the broker.
 
@@ -265,4 +277,5 @@ def is_secure(request: Request) -> bool:
 def cookie(request: Request, token: str, seconds: int) -> str:
     """Return the header that sets the cookie, or takes it away with 0 seconds."""
     secure = "; Secure" if is_secure(request) else ""
-    return f"{COOKIE}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+    named = f"{cookie_name(request)}={token}"
+    return f"{named}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"

@@ -22,7 +22,8 @@ class Clocked:
     def pass_s(self, seconds: int) -> None:
         for _ in range(seconds):
             self.now_ms += 1000
-            self.histories.take()
+            for _ in self.histories.taking():
+                pass
 
 
 @pytest.fixture
@@ -121,6 +122,21 @@ def test_a_deleted_object_is_sampled_no_more(world: World, clocked: Clocked):
     again = clocked.histories.look(key, other)
     assert again is not before
     assert clocked.histories.look(key, queue) is not again
+
+
+def test_many_objects_are_sampled_in_several_turns(
+    world: World, clocked: Clocked, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "STEP_SERIES", 3)
+    queue = declared(world)
+    kept = [clocked.histories.look(Key("queue", "/", str(at)), queue) for at in range(7)]
+    clocked.now_ms += 1000
+    steps = clocked.histories.taking()
+    for done in (3, 6):
+        next(steps)
+        assert [len(each.rings[0]) for each in kept] == [2] * done + [1] * (7 - done)
+    assert list(steps) == []
+    assert {len(each.rings[0]) for each in kept} == {2}
 
 
 def test_what_was_looked_at_least_recently_goes(

@@ -18,6 +18,7 @@ from leporid.amqp.errors import AccessRefused
 from leporid.broker.access.access import User
 from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import EVERYTHING
+from leporid.management import histories
 from leporid.management import live as module
 from leporid.management.admission import LIVE_MAX
 from leporid.management.live import WATCHED_MAX, Listener, LiveAnswer
@@ -105,6 +106,23 @@ async def test_what_many_see_is_encoded_once(world: World, client: httpx.AsyncCl
         world.around.live.publish()
         assert await one.next() == await other.next()
         assert asked == 1
+
+
+async def test_many_samples_are_taken_in_several_turns_before_anybody_is_told(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(histories, "STEP_SERIES", 1)
+    fill(world, queue_of(world, "a"), 1)
+    fill(world, queue_of(world, "b"), 1)
+    watched = ["queue:/:a", "queue:/:b"]
+    async with listening(client, params={"watch": watched}) as events:
+        await events.next()
+        asked = world.around.live.at_ms
+        world.around.live.at_ms = 0
+        world.around.sample()
+        # The turns that follow are those of the loop.
+        assert world.around.live.at_ms == 0
+        assert (await events.next())["at_ms"] >= asked
 
 
 async def test_an_answer_of_a_few_samples_ends(client: httpx.AsyncClient):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 OBJECTS_MAX: Final = 200
 
 LAGS_MAX: Final = 20
+# Objects and readers that are sampled in one turn of the loop: some microseconds each.
+STEP_SERIES: Final = 100
 LAG: Final = "lag:"
 """What the name of a reader's series begins with."""
 
@@ -253,11 +255,15 @@ class Histories:
             self._kept.popitem(last=False)
         return kept
 
-    def take(self) -> None:
-        """Take a sample of each; the server does so once a second."""
-        at_ms = self._now_ms()
+    def taking(self) -> Iterator[None]:
+        """Take a sample of each, in steps; the server does so once a second."""
+        at_ms, series = self._now_ms(), 0
         for key, history in tuple(self._kept.items()):
             if history.found.deleted:
-                del self._kept[key]
-            else:
-                history.take(at_ms)
+                self._kept.pop(key, None)
+                continue
+            history.take(at_ms)
+            series += 1 + len(history.lags[0])
+            if series >= STEP_SERIES:
+                series = 0
+                yield

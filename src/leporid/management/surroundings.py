@@ -17,6 +17,7 @@ from collections.abc import (
     Collection,
     Hashable,
     Iterable,
+    Iterator,
     Mapping,
 )
 from concurrent.futures import ThreadPoolExecutor
@@ -195,7 +196,12 @@ class Surroundings:
     def sample(self) -> None:
         """Take samples of everything that is sampled, and tell who listens; once a second."""
         self.samples.take()
-        self.histories.take()
+        self._sample_on(self.histories.taking())
+
+    def _sample_on(self, steps: Iterator[None]) -> None:
+        for _ in steps:
+            asyncio.get_running_loop().call_soon(self._sample_on, steps)
+            return
         self.live.publish()
 
     def load_arrow(self) -> None:

@@ -34,6 +34,7 @@ class Clocked:
 
     def __init__(self, slots: int = 8) -> None:
         self.passed_s = 0.0
+        self.set_back_s = 0.0
         self.access = Access([guest(SECRET), User("ann", salted_sha256("a", SECRET))], SECRET)
         self.share = Share("http_sessions", slots, Refusals())
         tokens = itertools.count(1)
@@ -41,7 +42,7 @@ class Clocked:
             self.access,
             self.share,
             monotonic=lambda: 100 + self.passed_s,
-            now_s=lambda: NOW_S + self.passed_s,
+            now_s=lambda: NOW_S + self.passed_s - self.set_back_s,
             random_bytes=lambda count: next(tokens).to_bytes(count),
         )
 
@@ -87,6 +88,16 @@ def test_it_ends_when_nobody_asks_for_long(clocked: Clocked):
 def test_it_ends_at_last_however_often_somebody_asks(clocked: Clocked):
     token, session = clocked.sessions.begin(clocked.access.require("guest"), "::1")
     assert session.ends_ms == int((NOW_S + LIFE_SECONDS) * 1000)
+    while clocked.passed_s + 1000 < LIFE_SECONDS:
+        clocked.passed_s += 1000
+        assert clocked.sessions.find(token) is not None
+    clocked.passed_s = LIFE_SECONDS
+    assert clocked.sessions.find(token) is None
+
+
+def test_it_ends_in_time_though_the_clock_was_set_back(clocked: Clocked):
+    token = clocked.begin()
+    clocked.set_back_s = 10 * LIFE_SECONDS
     while clocked.passed_s + 1000 < LIFE_SECONDS:
         clocked.passed_s += 1000
         assert clocked.sessions.find(token) is not None

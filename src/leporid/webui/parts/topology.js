@@ -272,7 +272,8 @@ function nearOf(graph, id) {
 const NEXT = {
   ArrowRight: (graph, layout, id) =>
     along(graph, layout, id, "from", "to") ?? across(layout, id, 1),
-  ArrowLeft: (graph, layout, id) => across(layout, id, -1) ?? along(graph, layout, id, "to", "from"),
+  ArrowLeft: (graph, layout, id) =>
+    across(layout, id, -1) ?? along(graph, layout, id, "to", "from"),
   ArrowDown: (graph, layout, id) => beside(layout, id, 1),
   ArrowUp: (graph, layout, id) => beside(layout, id, -1),
   Home: (graph) => graph.nodes.keys().next().value,

@@ -81,7 +81,8 @@ def test_an_alarm_comes_first(core: Path) -> None:
     [found] = look(core, ({"node": node, "blocked": blocked, "ready": paused}, 0))
     assert [each["level"] for each in found] == ["bad", "bad", "warn", "info"]
     assert found[0]["text"].startswith("The memory alarm is on: 100 B of 100 B are used.")
-    assert found[1]["text"].startswith("One publisher is blocked")
+    assert found[1]["subject"]["name"] == "One publisher"
+    assert found[1]["text"].startswith("is blocked: the broker reads nothing of it")
     assert found[2]["text"] == "Disk runs low: 150 B are free, 100 B have to be."
     assert found[3]["text"] == "is paused; 4 messages wait."
 

@@ -85,10 +85,11 @@ function ofBlocked(page) {
     return [];
   }
   const more = blocked.length === page.items.length && page.filtered_count > blocked.length;
-  const number = more ? `${blocked.length} or more publishers are` :
-    blocked.length === 1 ? "One publisher is" : `${blocked.length} publishers are`;
-  return [finding("bad", { name: "Connections", parts: ["connections"], query: { sort: "state" } },
-    `${number} blocked: the broker reads nothing of them until an alarm ends.`,
+  const one = blocked.length === 1 && !more;
+  const name = one ? "One publisher" : `${blocked.length}${more ? " or more" : ""} publishers`;
+  return [finding("bad", { name, parts: ["connections"], query: { sort: "state" } },
+    `${one ? "is" : "are"} blocked: the broker reads nothing of ${one ? "it" : "them"} until the ` +
+      "alarm ends.",
     "The alarm says what is short.")];
 }
 

@@ -174,6 +174,15 @@ def test_of_two_settings_the_one_counts_that_the_documentation_names(
     }  # fmt: skip
 
 
+def test_an_argument_may_be_called_like_what_every_object_has(core: Path) -> None:
+    given = {"type": "classic", "arguments": {"x-__proto__": 1, "x-toString": 2}}
+    [rows] = run(core, SETTINGS, [given])
+    assert [(row["setting"], row["value"], row["from"]) for row in rows] == [
+        ("__proto__", 1, "argument"),
+        ("toString", 2, "argument"),
+    ]
+
+
 def test_live_samples_follow_the_history_without_gaps_or_repeats(core: Path) -> None:
     script = """
     import { join } from "./core/series.js";

@@ -44,15 +44,16 @@ export function settingRows({ type, arguments: given, effective_policy_definitio
   const own = plain(given);
   const governed = plain(policy);
   const names = new Set(Object.keys(governed));
-  const byName = {};
+  // A map: an argument may be called like what every object has.
+  const byName = new Map();
   for (const [name, value] of Object.entries(own)) {
     const setting = name.replace(/^x-/, "");
     names.add(setting);
-    byName[setting] = value;
+    byName.set(setting, value);
   }
   return [...names].sort().map((setting) => {
-    const argument = byName[setting];
-    const policyValue = governed[setting];
+    const argument = byName.get(setting);
+    const policyValue = Object.hasOwn(governed, setting) ? governed[setting] : NONE;
     return { setting, argument, policyValue, ...effective(setting, argument, policyValue, type) };
   });
 }

@@ -38,7 +38,8 @@ export function Badges({ object }) {
     html`<a class="badge" title="Policy" href=${href(["policies"], { name: policy })}
       >${policy}</a>`}
     ${Object.entries(given).map(([name, value]) => {
-      const text = ARGUMENTS[name]?.(value);
+      // An argument may be called like what every object has.
+      const text = Object.hasOwn(ARGUMENTS, name) && ARGUMENTS[name](value);
       return text && html`<${Badge} key=${name} title=${`${name}: ${value}`}>${text}<//>`;
     })}
   </span>`;

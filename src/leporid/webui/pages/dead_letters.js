@@ -5,7 +5,6 @@ import { html, useMemo } from "../core/html.js";
 import { useData } from "../core/data.js";
 import { count, rate } from "../core/format.js";
 import { href, setQuery } from "../core/route.js";
-import { useVhost } from "../core/vhost.js";
 import { Button } from "../parts/button.js";
 import { DeathChart } from "../parts/death_chart.js";
 import { keyOf, useDeathRates } from "../parts/death_rates.js";
@@ -15,13 +14,17 @@ import { Grid } from "../parts/grid.js";
 import { Notice } from "../parts/notice.js";
 import { Page, quoted } from "../parts/page.js";
 import { SourcePicker } from "../parts/source_picker.js";
+import { InVhost } from "../parts/in_vhost.js";
 
 const EVERY_MS = 2000;
 const ROWS_MAX = 500;
 const TARGETS_MAX = 30;
 
 export default function DeadLetters({ query }) {
-  const vhost = useVhost() ?? "/";
+  return html`<${InVhost} title="Dead letters" page=${InDeadLetters} query=${query} />`;
+}
+
+function InDeadLetters({ vhost, query }) {
   const path = ["dead-letters", vhost];
   const { data, error } = useData(path, {
     page: 1, page_size: ROWS_MAX, sort: "messages", sort_reverse: true,

@@ -7,20 +7,23 @@ import { useData } from "../core/data.js";
 import { count } from "../core/format.js";
 import { setQuery } from "../core/route.js";
 import { useVisible } from "../core/visible.js";
-import { useVhost } from "../core/vhost.js";
 import { Page } from "../parts/page.js";
 import { Empty } from "../parts/empty.js";
 import { Notice } from "../parts/notice.js";
 import { DelayList } from "../parts/delay_list.js";
 import { DelayTimeline } from "../parts/delay_timeline.js";
 import { edgesOf, WHOLE } from "../parts/delay_scale.js";
+import { InVhost } from "../parts/in_vhost.js";
 
 const EVERY_MS = 2000;
 const BINS = 72;
 const LANES_MAX = 12;
 
 export default function Delays({ query }) {
-  const vhost = useVhost() ?? "/";
+  return html`<${InVhost} title="Delays" page=${InDelays} query=${query} />`;
+}
+
+function InDelays({ vhost, query }) {
   const range = rangeOf(query);
   const { data, error } = useData(["delays", vhost], {}, { every: EVERY_MS });
   const all = [...(data?.exchanges ?? [])].sort((a, b) => b.waiting - a.waiting);

@@ -4,7 +4,6 @@
 import { html, useEffect, useRef, useState } from "../core/html.js";
 import { useData } from "../core/data.js";
 import { setQuery } from "../core/route.js";
-import { useVhost } from "../core/vhost.js";
 import { Page, quoted } from "../parts/page.js";
 import { Button } from "../parts/button.js";
 import { Empty } from "../parts/empty.js";
@@ -13,6 +12,7 @@ import { FilterBind } from "../parts/filter_bind.js";
 import { FilterError } from "../parts/filter_error.js";
 import { FilterResult } from "../parts/filter_result.js";
 import { SourcePicker } from "../parts/source_picker.js";
+import { InVhost } from "../parts/in_vhost.js";
 
 const TYPING_MS = 350;
 const EXAMPLES = [
@@ -20,7 +20,10 @@ const EXAMPLES = [
 ];
 
 export default function Filters({ query }) {
-  const vhost = query.of ?? useVhost() ?? "/";
+  return html`<${InVhost} title="Filter bench" page=${InFilters} query=${query} />`;
+}
+
+function InFilters({ vhost, query }) {
   const kind = query.stream !== undefined ? "stream" : "queue";
   const name = query.stream ?? query.queue ?? "";
   const [filter, setFilter] = useLater("filter", query.filter ?? "");

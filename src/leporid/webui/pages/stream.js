@@ -14,6 +14,7 @@ import { StreamMessages } from "../parts/stream_messages.js";
 import { StreamReaders } from "../parts/stream_readers.js";
 import { StreamCopy } from "../parts/stream_copy.js";
 import { StreamChart } from "../parts/stream_chart.js";
+import { snippetsOf } from "../parts/stream_snippets.js";
 
 const TABS = [
   { id: "messages", title: "Messages" },
@@ -29,9 +30,15 @@ export default function Stream({ parts, query }) {
   const { data, error } = useData(["streams", vhost, name], {}, { every: EVERY_MS });
   const shows = TABS.some((tab) => tab.id === query.show) ? query.show : "messages";
   const partition = Math.min(Number(query.partition) || 0, (data?.partitions.length ?? 1) - 1);
-  const word = encodeURIComponent(name);
-  const cli = `leporid cat stream://${vhost === "/" ? "" : `${encodeURIComponent(vhost)}/`}${word}`;
-  const http = { method: "GET", path: ["streams", vhost, name] };
+  const from = /^\d+$/.test(query.from ?? "") ? Number(query.from) : null;
+  const filters = { filter: query.filter || undefined, tags: query.tags || undefined };
+  const cli = snippetsOf({
+    origin: "", vhost, stream: name, partition, partitions: data?.partitions.length ?? 1, from,
+    filter: query.filter ?? "", tags: query.tags ?? "", dialect: "jms",
+  }).find((one) => one.id === "cli").text.trim();
+  const path = ["streams", vhost, name];
+  const browse = { from: from ?? undefined, partition: partition || undefined, ...filters };
+  const http = [{ path }, { path: [...path, "browse"], query: browse }];
   if (error && !data) {
     return html`<${Page} title=${name} cli=${cli} http=${http}>
       <${Notice} kind="bad">${error.message}<//>

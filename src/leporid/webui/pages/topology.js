@@ -2,14 +2,17 @@
 
 import { html, useEffect, useRef, useState } from "../core/html.js";
 import { setQuery } from "../core/route.js";
-import { useVhost } from "../core/vhost.js";
 import { Page } from "../parts/page.js";
 import { TopologyGraph } from "../parts/topology.js";
+import { InVhost } from "../parts/in_vhost.js";
 
 const TYPING_MS = 300;
 
 export default function Topology({ query }) {
-  const vhost = useVhost() ?? "/";
+  return html`<${InVhost} title="Topology" page=${InTopology} query=${query} />`;
+}
+
+function InTopology({ vhost, query }) {
   const name = query.name ?? "";
   const path = ["topology", vhost];
   return html`

@@ -176,11 +176,13 @@ function Tail({ path, partition, filters, end }) {
 /** Ask for what comes, again and again, until it is aborted; nothing while the tab is hidden. */
 async function follow(tail) {
   const { path, partition, filters, at, abort } = tail;
-  const { signal } = abort;
-  while (!signal.aborted) {
+  const ended = abort.signal;
+  while (!ended.aborted) {
+    const round = roundOf(ended);
+    const { signal } = round;
     try {
       if (document.hidden) {
-        await shown(signal);
+        await shown(ended);
         continue;
       }
       const beyond = `${partition}:${at.current}`;
@@ -201,12 +203,29 @@ async function follow(tail) {
       tail.setMessages((known) => [...newest, ...known].slice(0, TAIL_KEPT));
       tail.setError(null);
     } catch (error) {
-      if (signal.aborted) return;
+      if (ended.aborted) return;
+      if (signal.aborted) continue;
       tail.setError(error);
       if (error.status === 400) return;
       await later(RETRY_MS, signal);
+    } finally {
+      round.leave();
     }
   }
+}
+
+/** A signal that is aborted with another one, and when the tab is hidden. */
+function roundOf(ended) {
+  const control = new AbortController();
+  const end = () => control.abort();
+  const hide = () => document.hidden && end();
+  ended.addEventListener("abort", end);
+  document.addEventListener("visibilitychange", hide);
+  const leave = () => {
+    ended.removeEventListener("abort", end);
+    document.removeEventListener("visibilitychange", hide);
+  };
+  return { signal: control.signal, leave };
 }
 
 function later(ms, signal) {

@@ -236,8 +236,8 @@ def test_a_class_that_does_not_load_is_refused_with_its_error(tab: Tab):
 def test_the_position_of_a_reader_is_shown_with_its_lag(tab: Tab):
     tab.open("pipelines").settled()
     cells = tab.row("archive").locator("td")
-    expect(cells.nth(3)).to_have_text("12")
-    expect(cells.nth(5)).to_have_text("8")
+    expect(cells.nth(4)).to_have_text("12")
+    expect(cells.nth(6)).to_have_text("8")
 
 
 def test_a_limit_is_set_and_dropped(tab: Tab, hands: Hands, api: Api):

@@ -31,6 +31,7 @@ export default function Permissions({ query }) {
   const names = users.items.map((each) => each.name);
   const granted = useGranted(names);
   const across = vhosts.items.map((each) => each.name);
+  const known = vhosts.data && users.data && names.every((name) => granted.of.has(name));
   const error = users.error ?? vhosts.error ?? granted.error;
   return html`<${Page} title="Permissions" cli="leporid permissions list"
     http=${{ path: ["permissions"] }}>
@@ -43,9 +44,11 @@ export default function Permissions({ query }) {
     </div>
     ${users.data && users.items.length === 0
       ? html`<${Empty} title="No user matches"><a href=${href(["users"])}>All users</a><//>`
-      : html`<${Matrix} users=${names} vhosts=${across} granted=${granted.of}
-          onOpen=${(user, vhost) =>
-            setOpen({ user, vhost, permission: granted.of.get(user)?.get(vhost) })} />`}
+      : html`<div aria-busy=${known ? "false" : "true"}>
+          <${Matrix} users=${names} vhosts=${across} granted=${granted.of}
+            onOpen=${(user, vhost) =>
+              setOpen({ user, vhost, permission: granted.of.get(user)?.get(vhost) })} />
+        </div>`}
     <div class="matrix-pages">
       <${Steps} title="Users" found=${users} name="user-page" />
       <${Steps} title="Virtual hosts" found=${vhosts} name="vhost-name-page" />
@@ -123,8 +126,7 @@ function Matrix({ users, vhosts, granted, onOpen }) {
     [row, column, users.length, vhosts.length],
   );
   return html`<div class="scroll">
-    <table class="list matrix" role="grid" aria-label="Permissions" ref=${table} onKeyDown=${move}
-      aria-busy=${users.every((user) => granted.has(user)) ? "false" : "true"}>
+    <table class="list matrix" role="grid" aria-label="Permissions" ref=${table} onKeyDown=${move}>
       <thead>
         <tr role="row">
           <th scope="col" role="columnheader">User</th>

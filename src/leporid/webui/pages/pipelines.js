@@ -3,7 +3,7 @@
    Must not know Spark: what is shown is what the broker knows of readers. What a pipeline reports
    to Prometheus (rows put aside, steps) stands in the file that its --metrics names. */
 
-import { count, duration, moment } from "../core/format.js";
+import { age, count, duration, moment } from "../core/format.js";
 import { html } from "../core/html.js";
 import { href, setQuery } from "../core/route.js";
 import { useVhost } from "../core/vhost.js";
@@ -40,10 +40,20 @@ const READERS = [
     cell: (row) => html`<span class="name">${row.vhost}</span>`,
   },
   {
-    name: "next",
+    name: "user",
+    title: "User",
+    sort: true,
+    cell: (row) =>
+      row.user
+        ? html`<span class="name">${row.user}</span>`
+        : html`<span class="soft" title="Nobody has read by this name since the start.">–</span>`,
+  },
+  {
+    name: "next_offset",
     title: "Reads next",
+    sort: true,
     align: "right",
-    cell: (row) => count(row.offset + 1),
+    cell: (row) => count(row.next_offset),
   },
   { name: "end", title: "End", sort: true, align: "right", cell: (row) => count(row.end) },
   {
@@ -61,6 +71,13 @@ const READERS = [
     cell: (row) => (row.lag_ms === null ? "–" : duration(row.lag_ms)),
   },
   {
+    name: "moved_ms",
+    title: "Last progress",
+    sort: true,
+    align: "right",
+    cell: (row) => since(row.moved_ms),
+  },
+  {
     name: "skipped_messages",
     title: "Missed",
     sort: true,
@@ -72,6 +89,10 @@ const READERS = [
         : html`<span class="zero">0</span>`,
   },
 ];
+
+function since(ms) {
+  return ms ? html`<span title=${moment(ms)}>${age(Date.now() - ms)}</span>` : "–";
+}
 
 const GROUPS = [
   {
@@ -90,7 +111,7 @@ const GROUPS = [
     title: "Last used",
     sort: true,
     align: "right",
-    cell: (row) => (row.used_ms ? moment(row.used_ms) : "–"),
+    cell: (row) => since(row.used_ms),
   },
 ];
 

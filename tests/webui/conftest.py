@@ -39,6 +39,8 @@ def _chromium() -> str:
 def browser() -> Iterator[Browser]:
     command = _chromium()
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    # Other tests keep the machine busy meanwhile.
+    api.expect.set_options(timeout=PATIENCE_MS)
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=command, args=["--no-sandbox", "--disable-gpu"]

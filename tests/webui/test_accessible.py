@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 NARROW: Any = {"width": 360, "height": 740}
 WIDE: Any = {"width": 1440, "height": 900}
-FITTING_MS = 5000
+FITTING_MS = 20_000
 STANDARD = {
     "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"]}
 }

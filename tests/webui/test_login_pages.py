@@ -88,6 +88,20 @@ def test_a_session_that_has_ended_asks_for_the_password_again(stranger: Tab, api
     expect(page.get_by_role("heading", name="Users", exact=True)).to_be_visible()
 
 
+def test_an_administrator_ends_the_logins_of_a_user(tab: Tab, stranger: Tab, api: Api):
+    api.put("users", "gail", body={"password": "secret", "tags": "management"})
+    stranger.page.goto("/#/queues")
+    log_in(HANDS[0](stranger), "gail", "secret")
+    expect(stranger.page.get_by_role("heading", name="Queues", exact=True)).to_be_visible()
+    tab.open("users", "gail").settled()
+    expect(tab.row("127.0.0.1")).to_be_visible()
+    tab.button("End all logins").click()
+    tab.button("End them").click()
+    expect(tab.notice("The logins of gail have ended.")).to_be_visible()
+    expect(stranger.page.get_by_label("Password")).to_be_visible()
+    assert api.get("users", "gail", "sessions") == []
+
+
 def test_a_hidden_tab_asks_nothing(stranger: Tab):
     page = stranger.page
     login = {"username": "alice", "password": "secret-alice"}

@@ -23,6 +23,20 @@ def test_policies(leporid, name, noun):
     leporid(noun, "show", policy, code=3)
 
 
+def test_a_dry_run_says_what_a_policy_would_govern(leporid, name):
+    policy, queue = name("p"), name()
+    leporid("queues", "add", queue)
+    given = "policies", "set", policy, f"^{queue}$", "max-length=3", "--apply-to", "queues"
+    said = leporid(*given, "--dry-run")
+    assert f"queue '{queue}': governed from then on" in said
+    assert leporid.json(*given, "--dry-run")["queues"]["added"] == 1
+    leporid("policies", "show", policy, code=3)
+    leporid(*given)
+    assert f"queue '{queue}': still governed" in leporid(*given, "--dry-run")
+    assert f"queue '{queue}': let go" in leporid("policies", "delete", policy, "--dry-run")
+    leporid("policies", "show", policy)
+
+
 def test_what_is_no_policy(leporid, name):
     leporid("policies", "set", name("p"), "^a", "max-lenght=3", code=1)
     assert "max-lenght" in leporid.error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from leporid.cli.command import Kind, Noun, Run, Verb, argument
@@ -11,6 +12,7 @@ from leporid.cli.listing import show_rows
 from leporid.cli.outcomes import WrongUse
 from leporid.cli.session import Session, arguments_of
 
+PRODUCT: Final = "Leporid"
 COLUMNS: Final = ("vhost", "name", "pattern", "apply-to", "priority", "definition")
 NAME: Final = argument("name", metavar="POLICY")
 APPLY_TO: Final = ("all", "queues", "exchanges", "classic_queues", "quorum_queues", "streams")
@@ -34,6 +36,49 @@ def definition_of(given: list[str]) -> dict[str, Any]:
     return found
 
 
+EFFECTS: Final[Mapping[str, str]] = {
+    "added": "governed from then on",
+    "replaced": "taken over from",
+    "kept": "still governed",
+    "released": "let go",
+    "outranked": "matched, but governed by",
+}
+"""What a dry run says of queues and exchanges, in words."""
+
+
+def _preview(
+    session: Session,
+    what: str,
+    method: str,
+    path: tuple[str, ...],
+    body: dict[str, Any] | None = None,
+) -> None:
+    """Write what a change would govern, if the broker can say it; nothing is changed."""
+    if session.get("overview").get("product_name") != PRODUCT:
+        session.would(what)
+        return  # RabbitMQ would pass over the parameter, and do it
+    query = {"dry_run": "true"}
+    answer = session.change(method, *path, query=query, body=body, what="preview of policies")
+    found = json.loads(answer)
+    if session.out.as_json:
+        session.out.json(found)
+        return
+    session.would(what)
+    for one in found["items"]:
+        session.out.say(_effect(one))
+    count = sum(sum(found[kind].values()) for kind in ("queues", "exchanges"))
+    if count > len(found["items"]):
+        session.out.say(f"and {count - len(found['items'])} more")
+
+
+def _effect(one: Mapping[str, Any]) -> str:
+    effect = one["effect"]
+    other = one["before"] if effect == "replaced" else one["after"]
+    named = f" '{other}'" if effect in ("replaced", "outranked") else ""
+    excess = f", {one['excess']} messages above its limit" if one["excess"] else ""
+    return f"{one['kind']} '{one['name']}': {EFFECTS.get(effect, effect)}{named}{excess}"
+
+
 def _noun(path: str, singular: str) -> Noun:
     def listing(session: Session, options: argparse.Namespace) -> None:
         of = [session.vhost_asked] if session.vhost_asked is not None else []
@@ -54,7 +99,8 @@ def _noun(path: str, singular: str) -> Noun:
             "apply-to": options.apply_to,
         }
         what = title(session, options.name)
-        if session.would(f"set {what}"):
+        if session.dry:
+            _preview(session, f"set {what}", "PUT", (path, session.vhost, options.name), body)
             return
         made = session.put(path, session.vhost, options.name, body=body)
         session.did(f"{what} {'set' if made else 'changed'}")
@@ -62,6 +108,9 @@ def _noun(path: str, singular: str) -> Noun:
     def delete(session: Session, options: argparse.Namespace) -> None:
         what = title(session, options.name)
         session.get(path, session.vhost, options.name, missing=what)
+        if session.dry:
+            _preview(session, f"delete {what}", "DELETE", (path, session.vhost, options.name))
+            return
         if not session.confirmed(f"delete {what}", options.name):
             return
         session.delete(path, session.vhost, options.name, missing=what)

@@ -1,4 +1,4 @@
-/* One user: tags, password, permissions, limits, connections.
+/* One user: tags, password, permissions, limits, connections, logins.
 
    Must not know what a right allows. Invariant: a change of tags keeps the password, whose hash is
    sent back as it came. */
@@ -21,6 +21,7 @@ import { PermissionList } from "../parts/permission_list.js";
 import { TagFields, TagLabels, tagList } from "../parts/tags.js";
 import { TopicPermissions } from "../parts/topic_permissions.js";
 import { UserConnections } from "../parts/user_connections.js";
+import { UserSessions } from "../parts/user_sessions.js";
 
 const LIMITS = [
   ["max-connections", "Connections at a time"],
@@ -56,6 +57,8 @@ export default function User({ parts }) {
       <${Limits} path=${["user-limits", name]} limits=${LIMITS} why=${why} values=${data.limits}
         line=${`leporid limits set user ${quoted(name)}`} onDone=${done} />
       <${UserConnections} name=${name} onSaid=${outcome.say} />
+      <${UserSessions} name=${name} own=${asking?.name === name} why=${why}
+        onSaid=${outcome.say} />
       <${ChangeTags} open=${open === "tags"} user=${data} onClose=${close} onDone=${done} />
       <${ChangePassword} open=${open === "password"} user=${data} onClose=${close}
         onDone=${done} />

@@ -216,15 +216,58 @@ def test_stopped_between_the_two_tables_no_bad_record_comes_twice(
     assert offsets(whole) == [(0, at) for at in range(8)]
 
 
-def test_an_inferred_schema_is_kept(spark, broker, tmp_path):
+def values(df):
+    rows = df.orderBy("`offset`").select("value").collect()
+    return [row.value.asDict(recursive=True) for row in rows]
+
+
+def test_new_fields_are_added_to_an_inferred_schema(spark, broker, tmp_path):
     broker.make("s")
-    broker.append("s", 10, body=JSON[:10])
+    broker.append("s", 1, body=[b'{"id": 1, "in": {"a": 1}}'])
     drain(pipeline(spark, broker, tmp_path / "a", schema=INFER))
-    broker.append("s", 1, body=[b'{"id": 10, "more": 1}'])
-    drain(pipeline(spark, broker, tmp_path / "a", schema=INFER))
-    df = table(spark, "s", tmp_path / "a", options={"url": broker.url})
-    assert df.select("value.*").columns == ["id", "name"]
-    assert df.count() == 11
+    broker.append("s", 1, body=[b'{"id": 2, "in": {"a": 2, "b": "x"}, "more": 1, "later": null}'])
+    run = pipeline(spark, broker, tmp_path / "a", schema=INFER)
+    drain(run)
+    # Fields that are there keep their types: what does not fit them is put aside.
+    broker.append("s", 2, body=[b'{"id": "three"}', b'{"id": 4, "later": [true]}'])
+    assert (run.step().put_aside, run.step().rows) == (1, 0)
+    names = ("id", "in", "more", "later")
+    assert values(table(spark, "s", tmp_path / "a", options={"url": broker.url})) == [
+        dict(zip(names, (1, {"a": 1, "b": None}, None, None), strict=True)),
+        dict(zip(names, (2, {"a": 2, "b": "x"}, 1, None), strict=True)),
+        dict(zip(names, (4, None, None, [True]), strict=True)),
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_schema_with_more_fields_is_taken_and_another_type_refused(
+    spark, broker, tmp_path, kind, monkeypatch
+):
+    needs(kind)
+    place = tmp_path / "a"
+    broker.make("s")
+    broker.append("s", 1, body=[b'{"id": 1}'])
+    drain(pipeline(spark, broker, place, kind=kind, schema="id bigint"))
+    with pytest.raises(OptionError, match=r"a: value.id is bigint in the archive and string in"):
+        pipeline(spark, broker, place, kind=kind, schema="id string, name string")
+    broker.append("s", 1, body=[b'{"id": 2, "name": "b"}'])
+    run = pipeline(spark, broker, place, kind=kind, schema="name string, id long")
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    # The table has the field, and the settings do not.
+    with monkeypatch.context() as patch:
+        patch.setattr(archive_module, "keep_settings", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.step()
+    assert values(archived(spark, place)[0]) == [{"id": 1}]
+    drain(pipeline(spark, broker, place, kind=kind, schema="name string"))
+    expected = [{"id": 1, "name": None}, {"id": 2, "name": "b"}]
+    assert values(archived(spark, place)[0]) == expected
+    if kind == "delta":
+        found = DeltaTable(place).to_pyarrow_table().column("value").to_pylist()
+        assert sorted(found, key=lambda row: row["id"]) == expected
 
 
 def test_without_one_object_nothing_can_be_inferred(spark, broker, tmp_path):

@@ -37,3 +37,9 @@ def test_what_is_no_object_says_nothing():
 
 def test_a_name_with_a_backquote_is_quoted():
     assert infer([b'{"a`b": 1}']) == "`a``b` bigint"
+
+
+def test_what_is_certain_has_no_field_that_was_never_more_than_null():
+    bodies = [b'{"a": null, "b": [], "c": {"d": null}, "e": [null, 1], "f": {"g": 1, "h": null}}']
+    assert infer(bodies, certain=True) == "`e` array<bigint>, `f` struct<`g`: bigint>"
+    assert infer([b'{"a": null}'], certain=True) is None

@@ -45,6 +45,11 @@ def test_a_stream_that_is_not_there_is_named_with_the_nearest(origin):
         Origin("order", origin.options).parts()
 
 
+def test_the_first_bodies_are_read_without_spark(origin):
+    found = origin.bodies(origin.begin(), origin.begin("latest"), 2)
+    assert list(found) == [b"2", b"3", b"0", b"1"]
+
+
 def test_waiting_ends_when_there_is_something(origin):
     began = time.monotonic()
     origin.wait(origin.begin(), 20)

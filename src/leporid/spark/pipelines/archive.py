@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from leporid.spark.errors import OptionError
 from leporid.spark.offsets import BatchLimits, Offsets, advance, lag
 from leporid.spark.pipelines import files
-from leporid.spark.pipelines.decoding import decode, sample_schema
+from leporid.spark.pipelines.decoding import SAMPLE_ROWS, decode, infer
+from leporid.spark.pipelines.evolution import extended
 from leporid.spark.pipelines.origin import EARLIEST, Origin, rows_between
 from leporid.spark.pipelines.runner import Step
 from leporid.spark.pipelines.store import (
@@ -87,7 +88,8 @@ class Archive:
     name: str = "archive"
     _schema: str | None = field(default=None, repr=False)
     _begin: Offsets | None = field(default=None, repr=False)
-    _kept: bool = False
+    # The schema that the archive's settings have; None as long as there are none.
+    _kept: str | None = None
     _small: int = 0
 
     def __post_init__(self) -> None:
@@ -120,13 +122,17 @@ class Archive:
                 f"{place} is the archive of stream {stream!r}, not of {self.origin.stream!r}: "
                 f"give each stream a place of its own"
             )
-        self._schema = settings["schema"]
-        if asked not in {None, INFER, self._schema}:
-            said = f"schema `{self._schema}`" if self._schema else "no schema"
+        self._schema = self._kept = settings["schema"]
+        if asked in {None, INFER, self._schema}:
+            return
+        if self._schema == RAW:
             raise OptionError(
-                f"{place} was made with {said}: leave the schema out, or make a new archive"
+                f"{place} was made with no schema: leave the schema out, or make a new archive"
             )
-        self._kept = True
+        try:
+            self._schema = extended(self._schema, asked or "")
+        except OptionError as error:
+            raise OptionError(f"{place}: {error}") from None
 
     # ------------------------------------------------------------ what is to be done
 
@@ -205,28 +211,48 @@ class Archive:
         self, start: Offsets, end: Offsets
     ) -> tuple[list[files.DataFile], list[files.DataFile]]:
         assert self.spark is not None
-        df = self.origin.records(self.spark, start, end, tasks=self.plan.tasks)
-        if self._schema is None:
-            self._schema = sample_schema(df)
-            if self._schema is None:
-                raise OptionError(
-                    f"no schema can be inferred: none of the first bodies of stream "
-                    f"{self.origin.stream!r} is a JSON object; give a schema, or archive bytes only"
-                )
-            log.info("inferred schema: %s", self._schema)
-        if not self._kept:
-            settings = {"stream": self.origin.stream, "kind": self.plan.kind}
-            keep_settings(self.plan.place, settings | {"schema": self._schema})
+        self._schema = self._schema_of(start, end)
+        if self._kept is None:
+            self._keep(self._schema)
             if self._schema != RAW:
-                keep_settings(self.bad.root, settings | {"schema": RAW, "bad": "true"})
-            self._kept = True
+                keep_settings(self.bad.root, self._settings(RAW) | {"bad": "true"})
+        df = self.origin.records(self.spark, start, end, tasks=self.plan.tasks)
         if self._schema == RAW:
             return files.write(df, self.store.folder, None)
         df = decode(df, self._schema)
+        if self._schema != self._kept:
+            # The table first: killed between, the next run finds the new fields there.
+            self.store.extend(files.in_utc(df.select("value").limit(0).toArrow()).schema)
+            self._keep(self._schema)
+            log.info("the schema of %s has new fields: %s", self.plan.place, self._schema)
         good, bad = files.write(df, self.store.folder, self.bad.folder)
         if not good and not self.store.ends():
             good = [files.write_empty(df, self.store.folder)]
         return good, bad
+
+    def _schema_of(self, start: Offsets, end: Offsets) -> str:
+        """Return the schema of a step's bodies: with `infer`, new fields may come at any time."""
+        if self._schema is not None and (self._schema == RAW or self.plan.schema != INFER):
+            return self._schema
+        bodies = list(self.origin.bodies(start, end, SAMPLE_ROWS))
+        if self._schema is not None:
+            found = infer(bodies, certain=True)
+            return extended(self._schema, found, only_new=True) if found else self._schema
+        found = infer(bodies)
+        if found is None:
+            raise OptionError(
+                f"no schema can be inferred: none of the first bodies of stream "
+                f"{self.origin.stream!r} is a JSON object; give a schema, or archive bytes only"
+            )
+        log.info("inferred schema: %s", found)
+        return found
+
+    def _settings(self, schema: str) -> dict[str, str]:
+        return {"stream": self.origin.stream, "kind": self.plan.kind, "schema": schema}
+
+    def _keep(self, schema: str) -> None:
+        keep_settings(self.plan.place, self._settings(schema))
+        self._kept = schema
 
     def _tidy(self, added: int) -> None:
         self._small += added

@@ -61,14 +61,10 @@ def decode(df: DataFrame, schema: str) -> DataFrame:
     return staged.withColumn(REASON, reason).withColumn("value", f.col("value").dropFields(CORRUPT))
 
 
-def sample_schema(df: DataFrame) -> str | None:
-    """Infer a schema from the first bodies; None if none of them is a JSON object."""
-    bodies = df.select("body").limit(SAMPLE_ROWS).toArrow().column("body")
-    return infer(body.as_py() for body in bodies)
-
-
-def infer(bodies: Iterable[bytes | None]) -> str | None:
+def infer(bodies: Iterable[bytes | None], *, certain: bool = False) -> str | None:
     """Return the schema that all bodies fit which are JSON objects.
+
+    With `certain`, fields are left out of which nothing but null was seen, or nothing at all.
 
     A field that is a number here and a text there is a text; a whole number here and a fraction
     there is a double; a field that was never anything but null is a text.
@@ -81,7 +77,20 @@ def infer(bodies: Iterable[bytes | None]) -> str | None:
             continue
         if isinstance(value, dict):
             found = merged(found, kind_of(value))
-    return None if found is None or not found else fields(found)
+    if certain:
+        found = seen(found)
+    return fields(found) if found else None
+
+
+def seen(kind: Any) -> Any:
+    """Return a kind without the fields that were never anything but null, or empty."""
+    if isinstance(kind, dict):
+        inner = {name: seen(part) for name, part in kind.items()}
+        return {name: part for name, part in inner.items() if part is not None} or None
+    if isinstance(kind, list):
+        part = seen(kind[0])
+        return None if part is None else [part]
+    return kind
 
 
 # A kind is a name of Spark SQL, None when only null was seen, a dict of fields, or a list with the

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
@@ -95,6 +95,20 @@ class DeltaStore(Store):
             raise ConflictError(
                 f"{self.root}: another process has archived here: {error}"
             ) from None
+        table.update_incremental()
+        self._sync(table)
+
+    def extend(self, columns: pa.Schema) -> None:
+        """Add columns and fields of structs."""
+        table = self._table()
+        if table is None:
+            return
+        before = pa.schema(table.schema())
+        known = {field.name: field for field in before}
+        new = [field for field in columns if field != known.get(field.name)]
+        if not new:
+            return
+        table.alter.add_columns([Field.from_arrow(field) for field in new])
         table.update_incremental()
         self._sync(table)
 

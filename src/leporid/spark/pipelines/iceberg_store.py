@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -79,6 +80,13 @@ class IcebergStore(Store):
             snapshot_properties={ENDS: json.dumps(to_json(ends))},
             check_duplicate_files=False,
         )
+
+    def extend(self, columns: pa.Schema) -> None:
+        """Add columns and fields of structs."""
+        table = self.table()
+        if table is not None:
+            with table.update_schema() as update:
+                update.union_by_name(columns)
 
     def compact(self, files_min: int, bytes_max: int) -> int:
         """Write a day's rows anew if it has so many small files; a day has to fit in memory.

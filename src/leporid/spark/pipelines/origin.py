@@ -7,17 +7,20 @@ Spark starts.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from leporid.spark import options as said
 from leporid.spark.checks import moment_ms
 from leporid.spark.errors import BrokerError, OptionError
 from leporid.spark.http import Client, client_for
-from leporid.spark.offsets import Key, Offsets, Part, Position, reconcile
-from leporid.spark.schema import nearest
+from leporid.spark.offsets import Key, Offsets, Part, Position, Range, reconcile
+from leporid.spark.records import Asked, batches
+from leporid.spark.schema import COLUMNS, nearest
 from leporid.spark.survey import beyond, parts_of
 
 if TYPE_CHECKING:
@@ -93,6 +96,15 @@ class Origin:
     def reconciled(self, start: Offsets, parts: Mapping[Key, Part]) -> tuple[Offsets, list[str]]:
         """Return where to go on, and what is lost; see `offsets.reconcile`."""
         return reconcile(start, parts, fail_on_loss=self.fail_on_loss)
+
+    def bodies(self, start: Offsets, end: Offsets, count: int) -> Iterator[bytes | None]:
+        """Give the first bodies of each partition between two positions, without Spark."""
+        asked = Asked(pa.schema([COLUMNS.field("body")]), fail_on_loss=self.fail_on_loss)
+        for key, at in sorted(end.items()):
+            first = start[key].offset if key in start else at.since
+            part = Range(key, first, min(at.offset, first + count), at.incarnation)
+            for batch in batches(self.client, part, asked):
+                yield from batch.column("body").to_pylist()
 
     def records(
         self,

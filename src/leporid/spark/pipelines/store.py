@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+
 from leporid.spark.errors import OptionError, SparkSourceError
 from leporid.spark.offsets import Offsets
 from leporid.spark.pipelines.files import DataFile, sync
@@ -69,6 +71,13 @@ class Store(ABC):
 
         Raises:
             ConflictError: the position is not `before` any more.
+        """
+
+    @abstractmethod
+    def extend(self, columns: pa.Schema) -> None:
+        """Add the columns, and fields of structs, that a table does not have; all are nullable.
+
+        Nothing happens if there is no table yet, or it has them all.
         """
 
     @abstractmethod

@@ -1,0 +1,112 @@
+"""Schemas of archives that change: what is added, and what cannot be taken.
+
+A schema is text, the fields of a struct as SQL writes them. Pure: text in, text out.
+
+Invariant: what is added is new, nullable fields, at the end of their struct; a field that is there
+keeps its place and its type, so files that were written before can be read with the new schema.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from leporid.spark.errors import OptionError
+from leporid.spark.pipelines.decoding import fields
+
+STRUCT = re.compile(r"struct\s*<(.*)>", re.IGNORECASE | re.DOTALL)
+ARRAY = re.compile(r"array\s*<(.*)>", re.IGNORECASE | re.DOTALL)
+# Names of one type.
+SAME = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint", "real": "float"}
+SAME |= {"dec": "decimal", "numeric": "decimal", "timestamp_ltz": "timestamp"}
+
+
+def read(text: str) -> dict[str, Any]:
+    """Return a schema as kinds of fields, by name, as `decoding.kind_of` has them.
+
+    A type that is neither struct nor array is kept as it is written, in lower case.
+
+    Raises:
+        OptionError: it is no list of fields.
+    """
+    found: dict[str, Any] = {}
+    for part in _parts(text):
+        field = re.fullmatch(r"\s*(`(?:[^`]|``)+`|\w+)\s*[:\s]\s*(.+?)\s*", part, re.DOTALL)
+        if field is None:
+            raise OptionError(f"{text!r} is no schema such as `id bigint, name string`: {part!r}")
+        name = field[1]
+        if name.startswith("`"):
+            name = name[1:-1].replace("``", "`")
+        if name in found:
+            raise OptionError(f"{text!r} is no schema: it has {name!r} twice")
+        found[name] = _kind(field[2])
+    return found
+
+
+def _kind(text: str) -> Any:
+    if (inner := STRUCT.fullmatch(text)) is not None:
+        return read(inner[1])
+    if (inner := ARRAY.fullmatch(text)) is not None:
+        return [_kind(inner[1].strip())]
+    plain = re.sub(r"\s*([<>,:()])\s*", r"\1", " ".join(text.lower().split()))
+    return SAME.get(plain, plain)
+
+
+def _parts(text: str) -> list[str]:
+    """Split fields at the commas that are not within brackets or a quoted name."""
+    found, depth, quoted = [""], 0, False
+    for one in text:
+        if one == "`":
+            quoted = not quoted
+        elif not quoted and one in "<(":
+            depth += 1
+        elif not quoted and one in ">)":
+            depth -= 1
+        elif one == "," and not quoted and not depth:
+            found.append("")
+            continue
+        found[-1] += one
+    return found
+
+
+def extended(known: str, asked: str, *, only_new: bool = False) -> str:
+    """Return a schema with the fields of another one that it does not have; itself without any.
+
+    Args:
+        known: of the archive.
+        asked: of what is to be archived. Fields that it leaves out stay.
+        only_new: whether a field of another type is passed over, as one that was inferred is.
+
+    Raises:
+        OptionError: a field that is there has another type.
+    """
+    before, wanted = read(known), read(asked)
+    after = _merged(before, wanted, "value", only_new=only_new)
+    return known if after == before else fields(after)
+
+
+def _merged(before: Any, wanted: Any, path: str, *, only_new: bool) -> Any:
+    if isinstance(before, dict) and isinstance(wanted, dict):
+        found = dict(before)
+        for name, kind in wanted.items():
+            inner = f"{path}.{name}"
+            # An empty struct says nothing of its fields.
+            found[name] = (
+                _merged(before[name], kind, inner, only_new=only_new) if name in before else kind
+            )
+        return found
+    if isinstance(before, list) and isinstance(wanted, list):
+        return [_merged(before[0], wanted[0], f"{path}[]", only_new=only_new)]
+    if before != wanted and not only_new:
+        raise OptionError(
+            f"{path} is {_said(before)} in the archive and {_said(wanted)} in the schema: only new "
+            f"fields can be added; leave that one as it is, or make a new archive"
+        )
+    return before
+
+
+def _said(kind: Any) -> str:
+    """Return a kind in a word."""
+    if isinstance(kind, dict):
+        return "a struct"
+    return "an array" if isinstance(kind, list) else str(kind)

@@ -9,7 +9,8 @@ from tests.management.queues import fill, queue_of
 from leporid.amqp.methods import BasicAck, BasicNack, QueueDeclare, QueuePurge
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.broker.access.access import User
-from leporid.management.acting import Acting, BodyTooLarge, Outgoing
+from leporid.broker.exchange.types import Binding
+from leporid.management.acting import Acting, BodyTooLarge, Outcome, Outgoing
 from leporid.management.refusals import Refusal
 
 PLAIN = encode_properties(Properties(delivery_mode=2))
@@ -75,7 +76,9 @@ async def test_a_message_goes_through(world: World, size: int):
     queue_of(world, "q")
     body = bytes(range(256)) * (size // 256 + 1)
     with acting(world) as channel:
-        assert await channel.publish("", "q", PLAIN, body[:size]) == (True, True)
+        assert await channel.publish("", "q", PLAIN, body[:size]) == Outcome(
+            routed=True, accepted=True
+        )
         found = await channel.get("q", size)
         assert found is not None
         assert (found.body, found.properties) == (body[:size], PLAIN)
@@ -89,13 +92,15 @@ async def test_a_message_goes_through(world: World, size: int):
 
 async def test_what_no_queue_gets_is_told(world: World):
     with acting(world) as channel:
-        assert await channel.publish("", "nowhere", PLAIN, b"x") == (False, True)
+        assert await channel.publish("", "nowhere", PLAIN, b"x") == Outcome(
+            routed=False, accepted=True
+        )
 
 
 async def test_what_a_full_queue_refuses_is_told(world: World):
     queue_of(world, "q", {"x-max-length": 0, "x-overflow": "reject-publish"})
     with acting(world) as channel:
-        assert await channel.publish("", "q", PLAIN, b"x") == (True, False)
+        assert await channel.publish("", "q", PLAIN, b"x") == Outcome(routed=True, accepted=False)
 
 
 async def test_a_publish_that_is_refused(world: World):
@@ -163,12 +168,116 @@ async def test_several_messages_at_once_each_with_its_outcome(world: World):
         Outgoing("", "small", PLAIN, b"d"),
         Outgoing("", "q", PLAIN, b""),
     ]
+    outcomes: list[Outcome | Refusal] = []
     with acting(world) as channel:
-        outcomes = await channel.publish_all(messages)
-        assert [tuple(each) for each in outcomes] == [
-            (True, True), (False, True), (True, True), (True, False), (True, True),
-        ]  # fmt: skip
-        assert await channel.publish_all([]) == []
-        assert (await channel.publish_all(messages[1:2]))[0].routed is False
+        await channel.publish_all(messages, outcomes)
+        assert outcomes == [
+            Outcome(*each)
+            for each in ((True, True), (False, True), (True, True), (True, False), (True, True))
+        ]
+        await channel.publish_all([], outcomes)
+        await channel.publish_all(messages[1:2], outcomes)
+        assert outcomes[5:] == [Outcome(routed=False, accepted=True)]
     assert (queue.ready_count, small.ready_count) == (2, 1)
+    nothing_left(world)
+
+
+async def test_one_that_is_refused_is_told_and_the_others_are_published(world: World):
+    queue = queue_of(world, "q")
+    world.vhost.create_exchange(
+        "inner", "fanout", durable=True, auto_delete=False, internal=True, arguments={}
+    )
+    messages = [
+        Outgoing("", "q", PLAIN, b"a"),
+        Outgoing("inner", "", PLAIN, b""),
+        Outgoing("", "q", PLAIN, b"b" * 300_000),
+        Outgoing("inner", "", PLAIN, b"c" * 300_000),
+        Outgoing("", "q" * 256, PLAIN, b"d"),
+        Outgoing("", "nowhere", PLAIN, b"e"),
+        Outgoing("", "q", PLAIN, b"f"),
+    ]
+    outcomes: list[Outcome | Refusal] = []
+    with acting(world) as channel:
+        await channel.publish_all(messages, outcomes)
+        with pytest.raises(Refusal, match="internal exchange"):
+            await channel.publish("inner", "", PLAIN, b"")
+    refused = [isinstance(each, Refusal) for each in outcomes]
+    assert refused == [False, True, False, True, True, False, False]
+    assert [tuple(each)[:2] for each in outcomes if isinstance(each, Outcome)] == [
+        (True, True), (True, True), (False, True), (True, True),
+    ]  # fmt: skip
+    assert queue.ready_count == 3
+    nothing_left(world)
+
+
+async def test_of_equal_messages_only_those_without_a_route_are_not_routed(world: World):
+    queue = queue_of(world, "q")
+    world.vhost.bindings.bind(
+        Binding("amq.headers", "q", "queue", "", {"x-match": "all", "a": 1}), None
+    )
+    messages = [
+        Outgoing("amq.headers", "", encode_properties(Properties(headers={"a": value})), b"")
+        for value in (1, 2, 1, 2)
+    ]
+    outcomes: list[Outcome | Refusal] = []
+    with acting(world) as channel:
+        await channel.publish_all(messages, outcomes)
+    assert outcomes == [Outcome(routed=number % 2 == 0, accepted=True) for number in range(4)]
+    assert queue.ready_count == 2
+
+
+async def test_more_is_returned_than_a_connection_may_leave_unread(world: World):
+    messages = [Outgoing("", "nowhere", PLAIN, b"x" * 70_000)] * 30
+    outcomes: list[Outcome | Refusal] = []
+    with acting(world) as channel:
+        await channel.publish_all(messages, outcomes)
+    assert outcomes == [Outcome(routed=False, accepted=True)] * 30
+    nothing_left(world)
+
+
+async def test_a_large_message_that_is_not_read_is_given_back(world: World):
+    queue = queue_of(world, "q")
+    fill(world, queue, 1, body=b"x" * 3_000_000)
+    with acting(world) as channel:
+        with pytest.raises(BodyTooLarge) as caught:
+            await channel.get("q", 1000)
+        assert caught.value.size == 3_000_000
+        await channel.give_back(caught.value.tag)
+    assert (queue.ready_count, queue.unacked_count) == (1, 0)
+    nothing_left(world)
+
+
+async def test_a_duplicate_is_told_from_a_message_that_came_to_a_queue(world: World):
+    queue = queue_of(world, "q", {"x-message-deduplication": True})
+    one = encode_properties(Properties(headers={"x-deduplication-header": "one"}))
+    outcomes: list[Outcome | Refusal] = []
+    with acting(world) as channel:
+        await channel.publish_all([Outgoing("", "q", one, b"a"), Outgoing("", "q", one, b"b")],
+                                  outcomes)  # fmt: skip
+    assert outcomes == [
+        Outcome(routed=True, accepted=True),
+        Outcome(routed=True, accepted=True, duplicate=True),
+    ]
+    assert queue.ready_count == 1
+
+
+async def test_an_alarm_on_the_way_leaves_outcomes_of_what_came_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    queue = queue_of(world, "q")
+    outcomes: list[Outcome | Refusal] = []
+    with acting(world) as channel:
+        feed, fed = channel._feed, []
+
+        async def alarmed_at_last(octets: bytes) -> None:
+            fed.append(octets)
+            if len(fed) == 5:  # method and header, then the body
+                raise Refusal(503, "blocked", "low on memory")
+            await feed(octets)
+
+        monkeypatch.setattr(channel, "_feed", alarmed_at_last)
+        with pytest.raises(Refusal, match="low on memory"):
+            await channel.publish_all([Outgoing("", "q", PLAIN, b"a")] * 3, outcomes)
+    assert outcomes == [Outcome(routed=True, accepted=True)] * 2
+    assert queue.ready_count == 2
     nothing_left(world)

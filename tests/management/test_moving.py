@@ -129,12 +129,54 @@ async def test_a_full_queue_keeps_nothing_lost(world: World, client: httpx.Async
     assert (source.ready_count, source.unacked_count, target.ready_count) == (7, 0, 3)
 
 
-async def test_of_the_same_all_stay_if_one_is_returned(world: World, client: httpx.AsyncClient):
-    source = queue_of(world)
-    fill(world, source, 3, body=b"same")
-    found = await moved(client, {"to": {"exchange": "amq.topic", "routing_key": "x"}})
-    assert (found["moved"], found["stayed"]) == (0, {"no_queue": 3})
+async def test_of_equal_messages_those_that_are_returned_stay(
+    world: World, client: httpx.AsyncClient
+):
+    source, target = queue_of(world), queue_of(world, "jobs")
+    to = Binding("amq.headers", "jobs", "queue", "", {"x-match": "all", "a": 1})
+    world.vhost.bindings.bind(to, None)
+    for value in (1, 2, 1):
+        properties = encode_properties(Properties(headers={"a": value}, delivery_mode=2))
+        fill(world, source, 1, body=b"same", properties=properties)
+    for moved_count, stay_count in ((2, 1), (0, 1)):
+        found = await moved(client, {"to": {"exchange": "amq.headers"}})
+        assert (found["moved"], found["stayed"]) == (moved_count, {"no_queue": stay_count})
+        assert (source.ready_count, target.ready_count) == (1, 2)
+
+
+async def test_one_that_may_not_be_published_stays_and_none_is_doubled(
+    world: World, client: httpx.AsyncClient
+):
+    source, jobs = queue_of(world), queue_of(world, "jobs")
+    fill(world, source, 3, properties=letter("jobs"))
+    fill(world, source, 1, properties=letter("x" * 300))  # clients may write such a header
+    fill(world, source, 3, properties=letter("jobs"))
+    found = await moved(client, ORIGIN)
+    assert (found["moved"], found["stayed"]) == (6, {"refused": 1})
+    assert (source.ready_count, source.unacked_count, jobs.ready_count) == (1, 0, 6)
+    answer = await client.post(MOVE, json=ORIGIN)
+    assert answer.status_code == 400
+    assert "255" in answer.json()["reason"]
+    assert (source.ready_count, source.unacked_count, jobs.ready_count) == (1, 0, 6)
+
+
+async def test_what_would_be_dropped_as_a_duplicate_stays(world: World, client: httpx.AsyncClient):
+    source = queue_of(world, arguments={"x-message-deduplication": True})
+    for number in range(3):
+        headers: dict[str, Any] = {"x-deduplication-header": str(number)}
+        properties = encode_properties(Properties(headers=headers, delivery_mode=2))
+        fill(world, source, 1, properties=properties)
+    found = await moved(client, {"to": {"queue": "orders"}})
+    assert (found["moved"], found["stayed"]) == (0, {"duplicate": 3})
     assert (source.ready_count, source.unacked_count) == (3, 0)
+
+
+async def test_large_messages_without_a_route_end(world: World, client: httpx.AsyncClient):
+    source = queue_of(world)
+    fill(world, source, 30, body=b"x" * 70_000)
+    found = await moved(client, {"to": {"exchange": "amq.topic"}})
+    assert (found["moved"], found["stayed"]) == (0, {"no_queue": 30})
+    assert (source.ready_count, source.unacked_count) == (30, 0)
 
 
 async def test_messages_of_other_users_stay(world: World, client: httpx.AsyncClient):
@@ -200,6 +242,8 @@ async def test_a_paused_queue_gives_nothing(world: World, client: httpx.AsyncCli
         {"origin": "moon"},
         {"queue": 5},
         {"queues": "x"},
+        {"queue": "x" * 256},
+        {"exchange": "amq.topic", "routing_key": "é" * 128},
     ],
 )
 async def test_what_is_no_destination(world: World, client: httpx.AsyncClient, to: Any):
@@ -208,6 +252,12 @@ async def test_what_is_no_destination(world: World, client: httpx.AsyncClient, t
     answer = await client.post(MOVE, json={"to": to})
     assert (answer.status_code, answer.json()["parameter"]) == (400, "to")
     assert source.ready_count == 1
+
+
+async def test_a_name_that_is_no_text(world: World, client: httpx.AsyncClient):
+    fill(world, queue_of(world), 1)
+    answer = await client.post(MOVE, content=b'{"to": {"queue": "\\ud800"}}')
+    assert (answer.status_code, answer.json()["parameter"]) == (400, "to")
 
 
 async def test_rights_and_names(world: World, client: httpx.AsyncClient):

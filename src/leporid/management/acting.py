@@ -34,6 +34,7 @@ from leporid.broker.connection.methods.connection import Phase
 from leporid.broker.connection.session import ConnectionState
 from leporid.engine.connection.connection import OWN_HEADER
 from leporid.management.authorization import answered, not_authorised, not_found, visitor
+from leporid.management.paging import Slices
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -75,10 +76,17 @@ class Outgoing(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of it: whether it came to a queue, and whether none refused it."""
+    """What became of a message.
+
+    Attributes:
+        routed: no exchange returned it.
+        accepted: no queue refused it.
+        duplicate: it came to no queue, as it was taken for one that came before (deduplication).
+    """
 
     routed: bool
     accepted: bool
+    duplicate: bool = False
 
 
 class BodyTooLarge(Exception):
@@ -165,8 +173,11 @@ class Acting:
         around.broker.session_index.channels_changed(self._session, 1)
         self._connection.feed(OWN_HEADER)
         self._received = bytearray()
-        self._published = 0
-        self._returning: tuple[BasicReturn, bytearray, int] | None = None
+        # Of publishes, by the numbers of their confirms.
+        self._settled = 0
+        self._nacked: set[int] = set()
+        self._unrouted: set[int] = set()
+        self._duplicates: set[int] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -225,48 +236,100 @@ class Acting:
         Raises:
             Refusal: it was refused, in RabbitMQ's words.
         """
-        return (await self.publish_all([Outgoing(exchange, key, properties, body)]))[0]
+        outcomes: list[Outcome | Refusal] = []
+        await self.publish_all([Outgoing(exchange, key, properties, body)], outcomes)
+        found = outcomes[0]
+        if isinstance(found, Refusal):
+            raise found
+        return found
 
-    async def publish_all(self, messages: Sequence[Outgoing]) -> list[Outcome]:
-        """Publish messages, and return when all are confirmed.
+    async def publish_all(
+        self, messages: Sequence[Outgoing], outcomes: list[Outcome | Refusal]
+    ) -> None:
+        """Publish messages, each whatever becomes of the others; returns when all are confirmed.
 
-        A message that is returned is known by exchange, key and body. Of several that are the same
-        in these, all count as not routed if one was returned.
+        Args:
+            messages: to be published.
+            outcomes: what became of each is added, in their order; a Refusal, in RabbitMQ's words,
+                of one that may not be published. A message that has none when this raises was not
+                confirmed.
 
         Raises:
-            Refusal: one was refused, in RabbitMQ's words; those before it may be in queues.
+            Refusal: the broker takes no messages for now (503); those before it have outcomes.
         """
         await self.act(ConfirmSelect())
-        first = self._published + 1
-        whole = self._connection.output.frame_max - FRAME_OVERHEAD
-        for exchange, key, properties, body in messages:
-            header = struct.pack(">HHQ", BASIC, 0, len(body)) + properties
-            publish = method_frame(CHANNEL, BasicPublish(exchange, key, mandatory=True))
-            await self._feed(publish + frame(FRAME_HEADER, CHANNEL, header))
-            for start in range(0, len(body), whole):
-                await self._feed(frame(FRAME_BODY, CHANNEL, body[start : start + whole]))
-            self._published += 1
-        waiting = set(range(first, self._published + 1))
-        refused: set[int] = set()
-        returned: set[tuple[str, str, bytes]] = set()
-        while waiting:
-            await self._await_rights()
+        given: list[int | Refusal] = []
+        stopped: Refusal | None = None
+        slices = Slices(self._around, self._user)
+        for each in messages:
+            try:
+                await slices.next()
+                given.append(await self._publish_one(each))
+            except Refusal as refusal:
+                stopped = refusal
+                break
+        confirms = self._channel.engine.confirms
+        while self._settled < confirms.published:
             await self._synced()
             self._check()
-            self._receive()
-            for method, body in self._contents():
-                if isinstance(method, BasicReturn):
-                    returned.add((method.exchange, method.routing_key, body))
-                elif isinstance(method, BasicAck | BasicNack):
-                    tag = method.delivery_tag
-                    done = {each for each in waiting if each <= tag} if method.multiple else {tag}
-                    waiting -= done
-                    if isinstance(method, BasicNack):
-                        refused |= done
-        return [
-            Outcome((each.exchange, each.key, each.body) not in returned, number not in refused)
-            for number, each in enumerate(messages, first)
-        ]
+            self._take_answers()
+        outcomes += (each if isinstance(each, Refusal) else self._outcome(each) for each in given)
+        if stopped is not None:
+            raise stopped
+
+    async def _publish_one(self, message: Outgoing) -> int | Refusal:
+        """Publish a message; returns the number of its confirm, or why it was refused.
+
+        Raises:
+            Refusal: no message is taken for now; this one was not published.
+        """
+        exchange, key, properties, body = message
+        try:
+            publish = method_frame(CHANNEL, BasicPublish(exchange, key, mandatory=True))
+        except ValueError as error:  # as in `act`
+            return Refusal(400, "bad_request", str(error))
+        header = struct.pack(">HHQ", BASIC, 0, len(body)) + properties
+        whole = self._connection.output.frame_max - FRAME_OVERHEAD
+        channel = self._channel.engine
+        before, duplicates = channel.confirms.published, channel.duplicates
+        await self._feed(publish + frame(FRAME_HEADER, CHANNEL, header))
+        for start in range(0, len(body), whole):
+            await self._feed(frame(FRAME_BODY, CHANNEL, body[start : start + whole]))
+        while channel.confirms.published == before and self._session.trouble is None:
+            await self._turn()  # its route, or a right, is being looked for
+        trouble = self._session.trouble
+        if trouble is None:
+            # What is not routed is returned before anything else is handled.
+            self._take_answers()
+            number = channel.confirms.published
+            if channel.duplicates > duplicates:
+                self._duplicates.add(number)
+            return number
+        if not isinstance(trouble, Fault) or self._connection.broken:
+            self._check()
+        self._session.trouble = None
+        assert isinstance(trouble, Fault)
+        return refusal_of(trouble, about_messages=True)
+
+    def _outcome(self, number: int) -> Outcome:
+        return Outcome(
+            routed=number not in self._unrouted,
+            accepted=number not in self._nacked,
+            duplicate=number in self._duplicates,
+        )
+
+    def _take_answers(self) -> None:
+        """Note what was returned, and what was confirmed or refused."""
+        self._receive()
+        for kind, payload in self._frames():
+            method = decode(payload) if kind == FRAME_METHOD else None
+            if isinstance(method, BasicReturn):
+                self._unrouted.add(self._channel.engine.confirms.published)
+            elif isinstance(method, BasicAck):
+                self._settled = method.delivery_tag
+            elif isinstance(method, BasicNack):
+                self._settled = method.delivery_tag
+                self._nacked.add(method.delivery_tag)
 
     async def get(self, queue: str, body_bytes_max: int) -> Delivered | None:
         """Take the next message of a queue, to be settled; None without one.
@@ -288,6 +351,9 @@ class Acting:
         assert isinstance(got, BasicGetOk)
         size = int.from_bytes(header[1][4:HEADER_BYTES])
         if size > body_bytes_max:
+            # While more than a little is left to be sent, the engine takes no frames.
+            self._receive(keep=False)
+            self._received.clear()
             raise BodyTooLarge(size, got.delivery_tag)
         self._receive()
         body = b"".join(payload for _, payload in self._frames())
@@ -308,14 +374,20 @@ class Acting:
     async def _feed(self, octets: bytes) -> None:
         """Give the engine frames, when it takes some."""
         while not self._connection.reading:
-            await self._await_rights()
+            await self._turn()
             self._check()
             self._around.admission.check_growth()
-            self._around.wake()
-            await self._around.admission.turns.next(self._user.name)
         self._around.set_clock()
         self._connection.feed(octets)
         self._around.wake()
+
+    async def _turn(self) -> None:
+        """Let the engine go on with what it was given."""
+        if self._connection.finished or self._connection.is_lost:
+            raise not_found()  # it would take nothing more
+        await self._await_rights()
+        self._around.wake()
+        await self._around.admission.turns.next(self._user.name)
 
     async def _await_rights(self) -> None:
         """Wait for the rights that a publish needs; then it is handled once more."""
@@ -325,14 +397,15 @@ class Acting:
             self._connection.end_work()
             self._around.wake()
 
-    def _receive(self, enough: int = 0) -> None:
+    def _receive(self, enough: int = 0, *, keep: bool = True) -> None:
         """Take what the engine has written; no more once there is enough, if that is said."""
         output = self._connection.output
         while not enough or len(self._received) < enough:
             view = output.outgoing()
             if view is None:
                 return
-            self._received += view
+            if keep:
+                self._received += view
             count = len(view)
             del view
             self._connection.sent(count)
@@ -347,26 +420,6 @@ class Acting:
             payload = bytes(self._received[FRAME_HEAD.size : end - 1])
             del self._received[:end]
             yield kind, payload
-
-    def _contents(self) -> Iterator[tuple[Method, bytes]]:
-        """Take what was received: methods, those with a message once its body is whole."""
-        for kind, payload in self._frames():
-            if kind == FRAME_METHOD:
-                method = decode(payload)
-                if not isinstance(method, BasicReturn):
-                    yield method, b""
-                    continue
-                self._returning = method, bytearray(), -1
-            elif self._returning is not None:
-                method, body, size = self._returning
-                if kind == FRAME_HEADER:
-                    size = int.from_bytes(payload[4:HEADER_BYTES])
-                else:
-                    body += payload
-                self._returning = method, body, size
-                if len(body) == size:
-                    self._returning = None
-                    yield method, bytes(body)
 
     def _check(self) -> None:
         trouble = self._session.trouble

@@ -67,7 +67,7 @@ class MessageRoutes:
         body = body_in(given["payload"], given["payload_encoding"])
         properties = properties_in(given["properties"])
         with Acting(self._around, user, vhost, f"HTTP user '{user.name}'") as acting:
-            routed, accepted = await acting.publish(
+            routed, accepted, _ = await acting.publish(
                 exchange_name(request, "exchange"), given["routing_key"], properties, body
             )
         if not accepted:

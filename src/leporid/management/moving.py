@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from leporid.amqp.constants import SHORTSTR_BYTES_MAX
 from leporid.amqp.properties import Properties, decode_properties, encode_properties
 from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME
 from leporid.broker.access.tags import may_impersonate
@@ -31,6 +32,7 @@ from leporid.management.acting import Acting, Outcome, Outgoing
 from leporid.management.admission import holding, taken
 from leporid.management.browsing import find_queue
 from leporid.management.filter_parameters import FILTER_PARAMETERS, check_filters, filters_in
+from leporid.management.paging import Slices
 from leporid.management.parameters import NUMBER_MAX, Parameters, body_of
 from leporid.management.paths import takes
 from leporid.management.refusals import Refusal, bad
@@ -60,6 +62,7 @@ class Stays(StrEnum):
 
     NO_EXCHANGE = "no_exchange"
     NO_QUEUE = "no_queue"
+    DUPLICATE = "duplicate"
     REFUSED = "refused"
     OTHER_USER = "other_user"
     NEVER_DIED = "never_died"
@@ -213,18 +216,15 @@ class _Move:
         self._browse = Browse(found.engine, 0, by_arrival=True)
         self._end = self._browse.end
         self._impersonates = may_impersonate(found.user)
+        self._slices = Slices(around, found.user)
         self.tally = Tally()
         self.more = False
 
     async def preview(self) -> None:
         """Count what would be done; nothing is changed."""
         while (copied := await self._next(0)) is not None:
-            for each in copied:
-                plan = self._plan(each)
-                if isinstance(plan, Stays):
-                    self.tally.stayed[plan] += 1
-                else:
-                    self.tally.note_target(Target(plan.exchange, plan.key))
+            for _, plan in await self._planned(copied):
+                self.tally.note_target(Target(plan.exchange, plan.key))
 
     async def carry_out(self) -> None:
         """Move messages, a batch at a time."""
@@ -271,6 +271,18 @@ class _Move:
         self.tally.matched += len(copied)
         return copied
 
+    async def _planned(self, copied: Sequence[Any]) -> list[tuple[int, Outgoing]]:
+        """Return what is to be published, by the number of each message; count what stays."""
+        planned: list[tuple[int, Outgoing]] = []
+        for each in copied:
+            await self._slices.next()
+            plan = self._plan(each)
+            if isinstance(plan, Stays):
+                self.tally.stayed[plan] += 1
+            else:
+                planned.append((each[0], plan))
+        return planned
+
     def _plan(self, message: Any) -> Outgoing | Stays:
         """Return what is to be published for a message, or why it stays."""
         _, _, exchange, key, encoded, body, *_ = message
@@ -292,37 +304,44 @@ class _Move:
 
     async def _batch(self, acting: Acting, copied: Sequence[Any]) -> None:
         """Take messages out of the queue, publish them, and settle each as that went."""
-        queue = self._found.engine
-        lease = Lease(queue, len(copied), chosen=True)
+        planned = await self._planned(copied)
+        lease = Lease(self._found.engine, len(planned), chosen=True)
         plans: list[Outgoing] = []
-        for each in copied:
-            plan = self._plan(each)
-            if isinstance(plan, Stays):
-                self.tally.stayed[plan] += 1
-                continue
+        for number, plan in planned:
             before = lease.count
-            lease.take([each[0]])
+            lease.take([number])
             if lease.count > before:  # else somebody else has taken it meanwhile
                 plans.append(plan)
             else:
                 self.tally.matched -= 1
-        outcomes: list[Outcome] = []
+        outcomes: list[Outcome | Refusal] = []
+        stopped: Refusal | None = None
         try:
-            outcomes = await acting.publish_all(plans)
+            await acting.publish_all(plans, outcomes)
         except Refusal as refusal:
-            raise self._stopped(refusal) from None
-        finally:
-            if len(outcomes) < len(plans):  # whatever ended it: nothing stays taken
-                lease.release()
-                self._around.wake()
-        for plan, (routed, accepted) in zip(plans, outcomes, strict=True):
-            if routed and accepted:
+            stopped = refusal
+        finally:  # whatever ended it: nothing stays taken
+            self._settle(lease, plans, outcomes)
+        refusals = [each for each in outcomes if isinstance(each, Refusal)]
+        if refusals and len(refusals) == len(plans) and not self.tally.moved:
+            stopped = stopped or refusals[0]  # as for who may not publish there at all
+        if stopped is not None:
+            raise self._stopped(stopped)
+
+    def _settle(
+        self, lease: Lease, plans: Sequence[Outgoing], outcomes: Sequence[Outcome | Refusal]
+    ) -> None:
+        """Take those out of the queue that came to another one, and give the others back."""
+        for plan, outcome in zip(plans, outcomes, strict=False):
+            why = _stays(outcome)
+            if why is None:
                 lease.acknowledge(1)
                 self.tally.moved += 1
                 self.tally.note_target(Target(plan.exchange, plan.key))
             else:
                 lease.release(1)
-                self.tally.stayed[Stays.REFUSED if routed else Stays.NO_QUEUE] += 1
+                self.tally.stayed[why] += 1
+        lease.release()
         self._around.wake()
 
     def _stopped(self, error: Refusal) -> Refusal:
@@ -336,6 +355,15 @@ class _Move:
             headers=error.headers,
             **error.facts | {"moved": self.tally.moved},
         )
+
+
+def _stays(outcome: Outcome | Refusal) -> Stays | None:
+    """Return why a message stays whose copy was published; None: the copy is in a queue."""
+    if isinstance(outcome, Refusal) or not outcome.accepted:
+        return Stays.REFUSED
+    if outcome.duplicate:
+        return Stays.DUPLICATE
+    return None if outcome.routed else Stays.NO_QUEUE
 
 
 def problem_of(vhost: VirtualHost, target: Target) -> str | None:
@@ -359,6 +387,12 @@ def _destination(given: Any) -> Destination:
     for name in given:
         if name not in ENDS:
             raise bad("to", f"unknown member {name!r}; there are {', '.join(ENDS)}")
+        try:
+            size = len(given[name].encode())
+        except UnicodeEncodeError:
+            raise bad("to", f"{name} has a lone surrogate, which no name has") from None
+        if size > SHORTSTR_BYTES_MAX:
+            raise bad("to", f"{name} has {size} bytes; at most {SHORTSTR_BYTES_MAX}")
     if given.keys() == {"queue"}:
         return Destination("", given["queue"])
     if given.keys() <= {"exchange", "routing_key"} and "exchange" in given:

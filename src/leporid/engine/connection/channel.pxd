@@ -42,6 +42,7 @@ cdef class Channel:
     cdef readonly uint32_t unacked_count
     cdef readonly uint64_t published    # messages, since it was opened; in transactions, committed
     cdef readonly uint64_t acked        # deliveries
+    cdef readonly uint64_t duplicates   # mandatory messages that came to no queue as such
     cdef uint64_t counted               # of `confirms.published`, in queues.received_confirm
     cdef bint publishes                 # it is one of connections.publishers until it is closed
     cdef uint32_t global_limit

@@ -59,6 +59,10 @@ class Channel:
         """Messages that were sent here; those of transactions once they are committed."""
 
     @property
+    def duplicates(self) -> int:
+        """Mandatory messages that came to no queue, each as a duplicate of another one."""
+
+    @property
     def acked(self) -> int:
         """Deliveries that were acknowledged."""
 

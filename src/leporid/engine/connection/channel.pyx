@@ -701,8 +701,11 @@ cdef class Channel:
         if route.refused:
             if flags:
                 self.transaction.refused = True
-        elif mandatory and route.unroutable and not route.duplicate:
-            self.return_message(message)
+        elif mandatory and route.unroutable:
+            if route.duplicate:
+                self.duplicates += 1
+            else:
+                self.return_message(message)
         if not self.confirming:
             return 0
         if self.confirms.add(self.logs.generation if durable else 0, route.refused) and durable:

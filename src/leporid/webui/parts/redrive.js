@@ -19,7 +19,8 @@ const ENDS = [
 ];
 const STAYS = {
   no_exchange: "the exchange is not there", no_queue: "no queue takes them",
-  refused: "a queue refuses them, as it is full", never_died: "they never died",
+  refused: "a queue refuses them, as it is full, or they may not be published there",
+  duplicate: "deduplication would drop the copies", never_died: "they never died",
   other_user: "their user_id is another user's", too_large: "they are too large to move over HTTP",
 };
 const ROUND = 10_000;

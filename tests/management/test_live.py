@@ -66,7 +66,8 @@ async def test_one_event_at_once_and_one_a_sample(world: World, client: httpx.As
         second = (await events.next())["overview"]
         assert (second["totals"]["queues"], second["totals"]["messages"]) == (1, 3)
         assert second["alarms"] == ["memory"]
-        assert set(second["rates"]) >= {"publish", "confirm", "deliver_get", "ack"}
+        names = {"publish", "confirm", "deliver_get", "ack", "dead_letters:expired"}
+        assert set(second["rates"]) >= names
         assert repr(world.around.live) == "<Live listeners=1>"
 
 

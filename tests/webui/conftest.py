@@ -43,7 +43,8 @@ def browser() -> Iterator[Browser]:
     api.expect.set_options(timeout=PATIENCE_MS)
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=command, args=["--no-sandbox", "--disable-gpu"]
+            executable_path=command,
+            args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
         )
         yield browser
         browser.close()

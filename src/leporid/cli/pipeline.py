@@ -89,6 +89,9 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--commit-rows", type=int, default=2_000_000, metavar="N")
     parser.add_argument("--tasks", type=int, metavar="N", help="tasks of a commit, at least")
     parser.add_argument(
+        "--reader-name", metavar="NAME", help="show the position at the broker under this name"
+    )
+    parser.add_argument(
         "--allow-loss", action="store_true", help="go on when records are gone before they are read"
     )
 
@@ -106,6 +109,7 @@ def _archive(options: argparse.Namespace) -> Any:
         freshness_seconds=options.freshness,
         commit_rows=options.commit_rows,
         tasks=options.tasks,
+        reader_name=options.reader_name,
     )
     return Archive(None, origin, plan)
 

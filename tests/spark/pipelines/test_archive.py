@@ -280,10 +280,12 @@ def test_without_one_object_nothing_can_be_inferred(spark, broker, tmp_path):
 def test_a_start_at_the_end_stays_where_it_was(spark, broker, tmp_path):
     broker.make("s")
     broker.append("s", 10)
-    run = pipeline(spark, broker, tmp_path / "a", start="latest")
+    run = pipeline(spark, broker, tmp_path / "a", start="latest", reader_name="lake")
     assert run.step().rows == 0
+    assert broker.readers == {("s", 0, "lake"): 10}
     broker.append("s", 3)
     assert run.step().rows == 3
+    assert broker.readers == {("s", 0, "lake"): 13}
 
 
 def test_an_empty_stream_is_archived_at_once(spark, broker, tmp_path):

@@ -50,6 +50,11 @@ def test_the_first_bodies_are_read_without_spark(origin):
     assert list(found) == [b"2", b"3", b"0", b"1"]
 
 
+def test_a_position_is_stored_under_a_name(origin, broker):
+    origin.store("lake", origin.begin())
+    assert broker.readers == {("orders", 0, "lake"): 2, ("orders", 1, "lake"): 0}
+
+
 def test_waiting_ends_when_there_is_something(origin):
     began = time.monotonic()
     origin.wait(origin.begin(), 20)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leporid.spark.errors import OptionError
+from leporid.spark.errors import OptionError, SparkSourceError
 from leporid.spark.offsets import BatchLimits, Offsets, advance, lag
 from leporid.spark.pipelines import files
 from leporid.spark.pipelines.decoding import SAMPLE_ROWS, decode, infer
@@ -64,6 +64,7 @@ class Plan:
         freshness_seconds: how old a record may get before it is in the table.
         commit_rows: the most in one commit.
         tasks: into how many tasks a step is divided at least.
+        reader_name: the broker shows the archive's position as that of a reader of this name.
     """
 
     place: str | Path
@@ -76,6 +77,7 @@ class Plan:
     compact_files: int = COMPACT_FILES
     file_bytes: int = FILE_BYTES
     keep_seconds: float = KEEP_SECONDS
+    reader_name: str | None = None
 
 
 @dataclass
@@ -91,6 +93,7 @@ class Archive:
     # The schema that the archive's settings have; None as long as there are none.
     _kept: str | None = None
     _small: int = 0
+    _stored: Offsets | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.store: Store = open_store(self.plan.place, self.plan.kind)
@@ -188,15 +191,29 @@ class Archive:
         end = ahead or advance(current, parts, BatchLimits(rows_max=self.plan.commit_rows))
         rows = rows_between(current, end)
         if not rows:
+            self._store(current)
             return Step(0, lag(current, parts))
         good, bad = self._write(current, end)
         if bad and not ahead:
             self.bad.commit(bad, self.bad.ends(), end)
         self.store.commit(good, before, end)
+        self._store(end)
         refused = sum(file.rows for file in bad)
         self._tidy(len(good))
         note = f"{refused:,} of them bad" if refused else ""
         return Step(rows, lag(end, parts), note, put_aside=refused)
+
+    def _store(self, position: Offsets) -> None:
+        """Show the position at the broker; the table remains the one that counts."""
+        if self.plan.reader_name is None or position == self._stored:
+            return
+        try:
+            self.origin.store(self.plan.reader_name, position)
+            self._stored = position
+        except SparkSourceError as error:
+            log.warning(
+                "the position of reader %r was not stored: %s", self.plan.reader_name, error
+            )
 
     def _ahead(self, current: Offsets) -> Offsets | None:
         """Return where the table of bad records ends, if that is ahead of the archive."""

@@ -97,6 +97,15 @@ class Origin:
         """Return where to go on, and what is lost; see `offsets.reconcile`."""
         return reconcile(start, parts, fail_on_loss=self.fail_on_loss)
 
+    def store(self, reader: str, position: Offsets) -> None:
+        """Store a position at the broker, as that of a named reader.
+
+        Raises:
+            SparkSourceError: the broker refuses, or cannot be reached.
+        """
+        for key, at in sorted(position.items()):
+            self.client.store_reader_position(key, at.incarnation, reader, at.offset)
+
     def bodies(self, start: Offsets, end: Offsets, count: int) -> Iterator[bytes | None]:
         """Give the first bodies of each partition between two positions, without Spark."""
         asked = Asked(pa.schema([COLUMNS.field("body")]), fail_on_loss=self.fail_on_loss)

@@ -144,6 +144,14 @@ async def test_what_does_not_fit_is_counted(
     assert (len(found["bindings"]), found["left_out"]["bindings"]) == (2, 3)
 
 
+async def test_what_does_not_fit_is_counted_once(world: World, client: httpx.AsyncClient):
+    queue_of(world, "q")
+    for key in ("a", "b", "c"):
+        world.vhost.bindings.bind(Binding("amq.topic", "q", "queue", key, {}), None)
+    found = await asked(client, around="exchange:amq.topic", hops=1, limit=1)
+    assert found["left_out"] == {"nodes": 1, "bindings": 0}
+
+
 @pytest.mark.parametrize(
     ("query", "status"),
     [

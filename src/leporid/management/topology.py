@@ -23,6 +23,7 @@ from leporid.management.admission import waited_for
 from leporid.management.amqp_json import shown
 from leporid.management.authorization import not_found, visitor
 from leporid.management.bindings import default_binding, shown_binding
+from leporid.management.listings import in_order
 from leporid.management.paging import ABSENT, in_slices
 from leporid.management.parameters import Parameters
 from leporid.management.paths import takes
@@ -124,11 +125,13 @@ class _Graph:
         self.nodes: dict[Node, None] = {}
         self.left_out = {"nodes": 0, "bindings": 0}
         self._limit = limit
+        # Several edges may lead to the same one.
+        self._nodes_left: set[Node] = set()
         self._to_exchange: dict[str, list[Node]] = {}
 
     def look(self) -> Iterator[None]:
         """Find what leads to an exchange without a binding: alternates and dead letters."""
-        for exchange in list(self.vhost.exchanges()):
+        for exchange in self.vhost.exchanges_now():
             yield None
             if exchange.alternate is not None and not exchange.deleted:
                 node = Node("exchange", exchange.name)
@@ -145,8 +148,10 @@ class _Graph:
         Exchanges that every virtual host has are left out unless something is bound to them.
         """
         wanted = None if name is None else name.casefold()
-        for exchange in sorted(self.vhost.exchanges(), key=lambda each: each.name):
+        for exchange in in_order(self.vhost.exchanges_now(), key=lambda each: each.name):
             yield None
+            if exchange is None or exchange.deleted:
+                continue
             if wanted is None and (exchange.name == DEFAULT_EXCHANGE or _is_idle(exchange)):
                 continue
             if wanted is None or (exchange.name and wanted in exchange.name.casefold()):
@@ -217,7 +222,8 @@ class _Graph:
         if len(self.nodes) < self._limit:
             self.nodes[node] = None
         else:
-            self.left_out["nodes"] += 1
+            self._nodes_left.add(node)
+            self.left_out["nodes"] = len(self._nodes_left)
 
     def bindings(self) -> Iterator[dict[str, Any] | None]:
         """Go through the bindings between the nodes."""

@@ -11,6 +11,7 @@ delivered again.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -152,6 +153,8 @@ class Bookmarks:
         self._engine = engine
         self._open: dict[Bookmark, None] = {}
         self._by_queue: dict[QueueState, dict[Bookmark, None]] = {}
+        # How many of them read in a name.
+        self._by_reader: Counter[tuple[QueueState, str]] = Counter()
         # Where retention moved consumers from and to, until that is counted.
         self._skipped: dict[Bookmark, Range] = {}
         # Offsets that are told of when that generation is on disk.
@@ -168,6 +171,7 @@ class Bookmarks:
         self._used(queue, reader, user)
         self._open[bookmark] = None
         self._by_queue.setdefault(queue, {})[bookmark] = None
+        self._by_reader[queue, reader] += 1
         self._resume(bookmark)
         return bookmark
 
@@ -260,8 +264,11 @@ class Bookmarks:
             queue, reader = bookmark.queue, bookmark.reader
             others = self._by_queue[queue]
             del others[bookmark]
-            if reader not in queue.reader_offsets and all(o.reader != reader for o in others):
-                queue.reader_progress.pop(reader, None)  # it has read nothing under that name
+            self._by_reader[queue, reader] -= 1
+            if not self._by_reader[queue, reader]:
+                del self._by_reader[queue, reader]
+                if reader not in queue.reader_offsets:
+                    queue.reader_progress.pop(reader, None)  # it has read nothing under that name
             if not others:
                 del self._by_queue[queue]
 

@@ -49,7 +49,7 @@ def test_a_ring_keeps_the_newest_rows():
 
 def test_a_queue(world: World, clocked: Clocked):
     queue = declared(world)
-    history = clocked.histories.look(Key("queue", "/", "jobs"), queue)
+    history = clocked.histories.look(Key("queue", "/", "jobs"), queue, "ann")
     assert history.latest()["rates"] == dict.fromkeys(COUNTERS["queue"], 0.0)
     clocked.pass_s(10)
     fill(world, queue.engine, 20)
@@ -68,14 +68,14 @@ def test_a_queue(world: World, clocked: Clocked):
 
 def test_an_exchange(world: World, clocked: Clocked):
     exchange = world.vhost.exchange("")
-    history = clocked.histories.look(Key("exchange", "/", ""), exchange)
+    history = clocked.histories.look(Key("exchange", "/", ""), exchange, "ann")
     assert history.latest() == {"rates": {"publish_in": 0.0, "publish_out": 0.0}}
 
 
 def test_a_stream_and_how_far_its_readers_are(world: World, clocked: Clocked):
     stream = world.stream()
     queue = world.vhost.queue("orders")
-    history = clocked.histories.look(Key("stream", "/", "orders"), queue)
+    history = clocked.histories.look(Key("stream", "/", "orders"), queue, "ann")
     clocked.pass_s(2)
     world.fill(stream, 10)
     world.vhost.set_reader_offset("orders", "late", 3)
@@ -99,29 +99,29 @@ def test_readers_are_bounded(world: World, clocked: Clocked):
     queue = world.vhost.queue("orders")
     for number in range(LAGS_MAX + 5):
         queue.reader_offsets[f"r{number}"] = 0
-    history = clocked.histories.look(Key("stream", "/", "orders"), queue)
+    history = clocked.histories.look(Key("stream", "/", "orders"), queue, "ann")
     clocked.pass_s(2)
     assert len(history.lag_columns(0)) == LAGS_MAX
 
 
 def test_rings_of_an_hour_and_a_day_are_further_apart(world: World, clocked: Clocked):
-    history = clocked.histories.look(Key("queue", "/", "jobs"), declared(world))
+    history = clocked.histories.look(Key("queue", "/", "jobs"), declared(world), "ann")
     clocked.pass_s(700)
     assert [len(ring) for ring in history.rings] == [61, 71, 3]
 
 
 def test_a_deleted_object_is_sampled_no_more(world: World, clocked: Clocked):
     queue, key = declared(world), Key("queue", "/", "jobs")
-    before = clocked.histories.look(key, queue)
-    assert clocked.histories.look(key, queue) is before
+    before = clocked.histories.look(key, queue, "ann")
+    assert clocked.histories.look(key, queue, "ann") is before
     queue.deleted = True
     clocked.pass_s(1)
     assert len(clocked.histories) == 0
     # One of the same name is another one, even in the same second.
     other = declared(world, "other")
-    again = clocked.histories.look(key, other)
+    again = clocked.histories.look(key, other, "ann")
     assert again is not before
-    assert clocked.histories.look(key, queue) is not again
+    assert clocked.histories.look(key, queue, "ann") is not again
 
 
 def test_many_objects_are_sampled_in_several_turns(
@@ -129,7 +129,7 @@ def test_many_objects_are_sampled_in_several_turns(
 ):
     monkeypatch.setattr(module, "STEP_SERIES", 3)
     queue = declared(world)
-    kept = [clocked.histories.look(Key("queue", "/", str(at)), queue) for at in range(7)]
+    kept = [clocked.histories.look(Key("queue", "/", str(at)), queue, "guest") for at in range(7)]
     clocked.now_ms += 1000
     steps = clocked.histories.taking()
     for done in (3, 6):
@@ -145,11 +145,36 @@ def test_what_was_looked_at_least_recently_goes(
     monkeypatch.setattr(module, "OBJECTS_MAX", 2)
     queue = declared(world)
     first, second, third = (Key("queue", "/", name) for name in "abc")
-    kept = clocked.histories.look(first, queue)
-    gone = clocked.histories.look(second, queue)
-    assert clocked.histories.look(first, queue) is kept
-    clocked.histories.look(third, queue)
+    kept = clocked.histories.look(first, queue, "ann")
+    gone = clocked.histories.look(second, queue, "ann")
+    assert clocked.histories.look(first, queue, "ann") is kept
+    clocked.pass_s(module.IN_VIEW_MS // 1000)
+    assert clocked.histories.look(first, queue, "ann") is kept
+    clocked.histories.look(third, queue, "ann")
     assert len(clocked.histories) == 2
-    assert clocked.histories.look(first, queue) is kept
-    assert clocked.histories.look(second, queue) is not gone
+    assert clocked.histories.look(first, queue, "ann") is kept
+    assert clocked.histories.look(second, queue, "ann") is not gone
     assert repr(clocked.histories) == "<Histories of 2 objects>"
+
+
+def test_nobody_ends_what_another_one_looks_at(
+    world: World, clocked: Clocked, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "OBJECTS_MAX", 4)
+    queue, histories = declared(world), clocked.histories
+    ours = [Key("queue", "/", name) for name in "ab"]
+    theirs = [Key("queue", "/", str(number)) for number in range(10)]
+    kept = [histories.look(key, queue, "ann") for key in ours[:1]]
+    for _ in range(3):
+        for key in theirs:
+            # Without room it is shown as it is now.
+            assert histories.look(key, queue, "bob").latest()["messages"] == 0
+        assert histories.look(ours[0], queue, "ann") is kept[0]
+        clocked.pass_s(1)
+    assert len(histories) == 4
+    # Somebody who has fewer gets one of those.
+    kept.append(histories.look(ours[1], queue, "ann"))
+    for key in theirs:
+        histories.look(key, queue, "bob")
+    assert [histories.look(key, queue, "ann") for key in ours] == kept
+    assert len(histories) == 4

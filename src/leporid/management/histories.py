@@ -4,7 +4,9 @@ Responsible for which objects are sampled, for their rings, and for what is samp
 Samples of the whole broker are `rates.Samples`. Must not know HTTP, nor who looks.
 
 Invariants: at most OBJECTS_MAX objects are sampled, and the one that was looked at least recently
-goes for another; a deleted object is none of them after the next sample. Of a stream, the lag of at
+goes for another; while somebody looks at each of them, one of the user who has the most goes, and
+that user gets no more: nobody's history ends by what another one looks at. A deleted object is none
+of them after the next sample. Of a stream, the lag of at
 most LAGS_MAX named readers is sampled, too. What a ring keeps is numbers in one array: an object
 takes some 100 KB after a day, and each reader 6 KB.
 """
@@ -12,7 +14,7 @@ takes some 100 KB after a day, and each reader 6 KB.
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 # Each costs some microseconds a second.
 OBJECTS_MAX: Final = 200
+
+# Who looks on does so each second, or asks for a chart again after some seconds.
+IN_VIEW_MS: Final = 15_000
 
 LAGS_MAX: Final = 20
 # Objects and readers that are sampled in one turn of the loop: some microseconds each.
@@ -164,16 +169,20 @@ class History:
     Args:
         kind: one of KINDS.
         found: the object.
+        user: who looked at it first.
 
     Attributes:
+        looked_ms: when somebody looked at it last.
         rings: as RINGS.
         lags: those of a stream's named readers, for each of `rings`; a reader that came later has
             fewer rows, the newest at the same moments.
     """
 
-    def __init__(self, kind: str, found: Any) -> None:
+    def __init__(self, kind: str, found: Any, user: str = "") -> None:
         self.kind = kind
         self.found = found
+        self.user = user
+        self.looked_ms = 0
         width = len(names_of(kind))
         self.rings = [Ring(every_s, count, width) for every_s, count in RINGS]
         self.lags: list[dict[str, Ring]] = [{} for _ in RINGS]
@@ -239,21 +248,39 @@ class Histories:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def look(self, key: Key, found: Any) -> History:
-        """Return the samples of an object, which is sampled from now on.
+    def look(self, key: Key, found: Any, user: str) -> History:
+        """Return the samples of an object, which is sampled from now on if there is room.
 
         Args:
             key: which it is.
             found: the object; another one of the same name begins anew.
+            user: who looks.
         """
-        kept = self._kept.get(key)
+        now_ms, kept = self._now_ms(), self._kept.get(key)
         if kept is None or kept.found is not found:
-            kept = self._kept[key] = History(key.kind, found)
-            kept.take(self._now_ms())
+            self._kept.pop(key, None)
+            kept = History(key.kind, found, user)
+            kept.take(now_ms)
+            if not self._has_room(user, now_ms):
+                return kept
+            self._kept[key] = kept
+        kept.looked_ms = now_ms
         self._kept.move_to_end(key)
-        if len(self._kept) > OBJECTS_MAX:
-            self._kept.popitem(last=False)
         return kept
+
+    def _has_room(self, user: str, now_ms: int) -> bool:
+        """Make room for one more object of a user; returns whether there is."""
+        if len(self._kept) < OBJECTS_MAX:
+            return True
+        oldest = next(iter(self._kept))
+        if now_ms - self._kept[oldest].looked_ms < IN_VIEW_MS:
+            counts = Counter(each.user for each in self._kept.values())
+            greediest, count = counts.most_common(1)[0]
+            if counts[user] + 1 >= count:
+                return False
+            oldest = next(key for key, each in self._kept.items() if each.user == greediest)
+        del self._kept[oldest]
+        return True
 
     def taking(self) -> Iterator[None]:
         """Take a sample of each, in steps; the server does so once a second."""

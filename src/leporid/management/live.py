@@ -97,11 +97,17 @@ class Live:
             self._overview = _encoded(self._whole())
         return self._overview
 
-    def watched(self, key: Key) -> str:
-        """Return what an object is like, as JSON; `null` if there is none."""
+    def watched(self, key: Key, user: str) -> str:
+        """Return what an object is like, as JSON; `null` if there is none.
+
+        Args:
+            key: which it is.
+            user: who looks.
+        """
         if key not in self._objects:
             found = find(self._around, key)
-            shown = None if found is None else self._around.histories.look(key, found).latest()
+            histories = self._around.histories
+            shown = None if found is None else histories.look(key, found, user).latest()
             self._objects[key] = _encoded(shown)
         return self._objects[key]
 
@@ -316,7 +322,8 @@ class LiveAnswer(Response):
         for name, key in listener.watched.items():
             # As somebody who may not see it any more sees that there is none.
             seen = await around.decided(partial(tags.may_enter, user, key.vhost))
-            objects.append(f"{_encoded(name)}:{live.watched(key) if seen else 'null'}")
+            shown = live.watched(key, user.name) if seen else "null"
+            objects.append(f"{_encoded(name)}:{shown}")
         return _event(at_ms, overview, objects)
 
 

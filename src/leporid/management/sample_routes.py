@@ -68,7 +68,7 @@ class SampleRoutes:
         found = find(self._around, key) if kind in KINDS else None
         if found is None:
             raise not_found()
-        history = self._around.histories.look(key, found)
+        history = self._around.histories.look(key, found, user.name)
         ring = history.rings[_place(given)]
         columns = {name: ring.column(at) for at, name in enumerate(names_of(kind), 1)}
         more = history.lag_columns(_place(given))

@@ -17,7 +17,8 @@ def test_what_is_backed_up_is_restored(leporid, name, channel, shared_broker, tm
     assert "would back up" in leporid("backup", backup, "--dry-run")
     said = leporid("backup", backup)
     place = shared_broker.data_dir / "backups" / backup
-    assert re.fullmatch(rf"{place}: \d+ segments? with \d+ MiB(, \d+ of them hard links)?\n", said)
+    held = r"\d+ segments? with [\d.]+ [KM]?B(, \d+ of them hard links)?"
+    assert re.fullmatch(rf"{place}: {held}\n", said)
     assert backup in [row["name"] for row in leporid.rows("backup", "--list")]
     leporid("backup", backup, code=1)
     assert f"there is a backup '{backup}' already" in leporid.error

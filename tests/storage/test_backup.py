@@ -261,6 +261,11 @@ def test_a_backup_is_restored_and_stays_as_it_is(made: Path, tmp_path: Path):
     check_restored(target)
 
 
+def test_no_broker_starts_on_a_backup(made: Path):
+    with pytest.raises(BackupError, match=r"is a backup, .*`leporid restore "):
+        check_restored(made)
+
+
 def test_an_empty_volume_is_restored_to(made: Path, tmp_path: Path):
     target = tmp_path / "volume"
     (target / "lost+found").mkdir(parents=True)

@@ -13,12 +13,12 @@ from typing import Any, Final
 from leporid.cli.command import Kind, Parser, Plain, Single, Verb, argument
 from leporid.cli.outcomes import DONE, Failure, WrongUse, tell
 from leporid.cli.session import Session
+from leporid.cli.status import size
 
 WHAT: Final = "backups"
 SECONDS: Final = 24 * 3600.0
 """How long the answer is waited for: what is copied to another disk takes as long as that does."""
 COLUMNS: Final = ("name", "made_at", "files", "bytes", "version")
-MEBIBYTE: Final = 2**20
 
 
 def _backup(session: Session, options: argparse.Namespace) -> None:
@@ -39,11 +39,11 @@ def _backup(session: Session, options: argparse.Namespace) -> None:
 
 
 def _sized(found: Any) -> str:
-    """Say how much a backup holds: "3 segments with 21 MiB, 2 of them hard links"."""
+    """Say how much a backup holds: "3 segments with 21.4 MB, 2 of them hard links"."""
     files, linked = found["files"], found["linked"]
     links = f", {linked} of them hard links" if linked else ""
-    size = -(-found["bytes"] // MEBIBYTE)
-    return f"{files} {'segment' if files == 1 else 'segments'} with {size} MiB{links}"
+    held = size(found["bytes"])
+    return f"{files} {'segment' if files == 1 else 'segments'} with {held}{links}"
 
 
 BACKUP: Final = Single(

@@ -440,7 +440,12 @@ def _fill(backup: Path, target: Path, stage: Path) -> None:
 
 
 def check_restored(directory: Path) -> None:
-    """Raise BackupError if a data directory is only a part of a backup."""
+    """Raise BackupError if a data directory is a backup, or only a part of one."""
+    if (directory / MANIFEST).exists():
+        raise BackupError(
+            f"{directory} is a backup, which a broker that runs on it would change: "
+            f"`leporid restore {directory} DIR` makes a data directory of it"
+        )
     if (directory / RESTORING).exists():
         raise BackupError(
             f"{directory} is only a part of a backup: `leporid restore` did not finish; empty the "

@@ -101,6 +101,20 @@ def test_a_queue_that_grows_without_a_consumer_is_found(core: Path) -> None:
     assert found[0]["text"] == "grows by 12.5/s and has no consumer; 1,200 messages wait."
 
 
+def test_a_queue_that_grows_for_a_minute_despite_its_consumers_is_found(core: Path) -> None:
+    def seen(ready: int) -> dict[str, Any]:
+        return {"ready": {"items": [queue(consumers=2, messages_ready=ready)]}}
+
+    looks = [(seen(5), 0), (seen(900), 30), (seen(1505), 75), (seen(1400), 90), (seen(1500), 120)]
+    found = look(core, *looks)
+    assert [len(each) for each in found] == [0, 0, 1, 0, 0]
+    assert found[2][0]["subject"]["query"] == {"tab": "consumers"}
+    assert found[2][0]["text"] == (
+        "grows faster than its 2 consumers can take: "
+        "1,500 more ready in 1 min 15 s, 1,505 in all."
+    )
+
+
 def test_unacked_messages_are_found_when_nothing_was_acknowledged_for_a_minute(
     core: Path,
 ) -> None:

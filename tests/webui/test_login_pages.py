@@ -75,6 +75,22 @@ def test_who_may_less_sees_why(stranger: Tab):
     expect(stranger.dialog).to_have_count(0)
 
 
+def test_a_page_of_one_virtual_host_begins_with_one_that_the_user_may_enter(
+    stranger: Tab, api: Api
+):
+    api.put("vhosts", "workshop")
+    api.put("users", "dora", body={"password": "secret-dora", "tags": "management"})
+    every = {"configure": ".*", "write": ".*", "read": ".*"}
+    api.put("permissions", "workshop", "dora", body=every)
+    page = stranger.page
+    page.goto("/#/topology")
+    log_in(HANDS[0](stranger), "dora", "secret-dora")
+    expect(page.get_by_role("heading", name="Topology of workshop")).to_be_visible()
+    page.goto("/#/dead-letters")
+    expect(page.get_by_role("heading", name="Dead letters in workshop")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
 def test_a_session_that_has_ended_asks_for_the_password_again(stranger: Tab, api: Api):
     page = stranger.page
     api.put("users", "fred", body={"password": "first", "tags": "administrator"})

@@ -82,17 +82,24 @@ def test_messages_are_searched_by_a_filter(tab: Tab, hands: Hands, api: Api):
     hands.press(tab.button("Look"))
     rows = tab.page.get_by_role("button", name=re.compile("^Message "))
     expect(rows).to_have_count(2)
+    row = tab.page.locator(".messages tbody tr").first
+    box, preview = row.bounding_box(), row.locator(".preview").bounding_box()
+    assert box is not None
+    assert preview is not None
+    assert preview["height"] == pytest.approx(box["height"], abs=1)
     hands.type(tab.field("Filter (SQL)"), "n >= >= 4")
     hands.press(tab.button("Look"))
     expect(tab.page.get_by_role("alert").first).to_be_visible()
 
 
 def test_a_queue_is_paused_and_resumed_and_deleted(tab: Tab, hands: Hands, api: Api):
-    name = queue_with(api, name_for(hands, "paused"), 0)
-    tab.open("queues", "/", name).settled()
+    name = queue_with(api, name_for(hands, "paused"), 1)
+    tab.open("queues", "/", name, tab="get").settled()
     hands.press(tab.button("Pause"))
     expect(tab.button("Resume")).to_be_visible()
     assert api.get("queues", "/", name)["state"] == "paused"
+    hands.press(tab.page.locator("main form button[type=submit]").first)
+    expect(tab.notice("The queue is paused: it gives no messages.")).to_be_visible()
     hands.press(tab.button("Resume"))
     expect(tab.button("Pause")).to_be_visible()
     hands.press(tab.button("Delete"))

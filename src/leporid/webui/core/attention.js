@@ -3,7 +3,7 @@
    Must not ask the broker, nor draw: it is given what was seen, now and before. Invariant: a
    finding names what happens, to what, and what to do. */
 
-import { bytes, counted, duration, percent, rate } from "./format.js";
+import { bytes, count, counted, duration, percent, rate } from "./format.js";
 
 const MEMORY_HIGH = 0.85;
 // Free disk, as a multiple of what has to be free.
@@ -11,13 +11,14 @@ const DISK_LOW = 2;
 const SYNC_SLOW_MS = 50;
 const LAG_MS = 60_000;
 const UNSETTLED_MS = 60_000;
+const GROWTH_MS = 60_000;
 const WATCH_MS = 300_000;
 
 const ORDER = { bad: 0, warn: 1, info: 2 };
 
 /** What is remembered from one look to the next. */
 export function newMemory() {
-  return { acks: new Map(), dead: new Map() };
+  return { acks: new Map(), dead: new Map(), growth: new Map() };
 }
 
 let kept = { whose: null, memory: newMemory() };
@@ -101,6 +102,34 @@ function ofUnread(page) {
       `grows by ${rate(row.messages_ready_details.rate)} and has no consumer; ${counted(
         row.messages_ready, "message")} wait.`,
       "Start its consumers, or limit its length by a policy."));
+}
+
+/** Queues with consumers that became longer at each look for a while. */
+function ofOutpaced(page, memory, nowMs) {
+  const found = [];
+  const before = memory.growth;
+  memory.growth = new Map();
+  for (const row of page?.items ?? []) {
+    if (row.type === "stream" || row.consumers === 0 || row.state === "paused") {
+      continue;
+    }
+    const key = `${row.vhost}\n${row.name}`;
+    const ready = row.messages_ready;
+    const start = before.get(key);
+    if (!start || ready < start.last) {
+      memory.growth.set(key, { first: ready, last: ready, sinceMs: nowMs });
+      continue;
+    }
+    memory.growth.set(key, { ...start, last: ready });
+    const ms = nowMs - start.sinceMs;
+    if (ready > start.first && ms >= GROWTH_MS) {
+      found.push(finding("warn", queueOf(row, { tab: "consumers" }),
+        `grows faster than its ${counted(row.consumers, "consumer")} can take: ` +
+          `${count(ready - start.first)} more ready in ${duration(ms)}, ${count(ready)} in all.`,
+        "Add consumers, or see whether their filters leave messages out."));
+    }
+  }
+  return found;
 }
 
 function ofPaused(page) {
@@ -204,6 +233,7 @@ export function findings(seen, memory, nowMs) {
     ...ofSync(seen.live),
     ...ofUnroutable(seen.live),
     ...ofUnread(seen.ready),
+    ...ofOutpaced(seen.ready, memory, nowMs),
     ...ofUnsettled(seen.unacked, memory, nowMs),
     ...ofReaders(seen.readers),
     ...ofDeadLetters(seen.dead, memory, nowMs),

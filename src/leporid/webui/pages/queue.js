@@ -131,8 +131,8 @@ function Actions({ queue, vhost, name, reload }) {
     <${Button} kind="danger" onClick=${() => setAsked("delete")}>Delete<//>
     <${Confirm} open=${asked === "purge"} title="Purge this queue" yes="Purge" danger=${true}
       typed=${name} onYes=${purge} onClose=${close}
-      what=${`What is ready will be gone: ${counted(queue.messages_ready, "message")}. What
-        consumers have and have not settled stays theirs.`} />
+      what=${`What is ready will be gone: ${counted(queue.messages_ready, "message")}.
+        Unacked messages stay with their consumers.`} />
     <${Confirm} open=${asked === "delete"} title="Delete this queue" yes="Delete" danger=${true}
       typed=${name} onYes=${destroy} onClose=${close}
       what=${`The queue, its bindings and ${messages} will be gone, and
@@ -185,7 +185,7 @@ export default function Queue({ parts, query }) {
     publish: () => html`<section class="box"><${PublishForm} vhost=${vhost} exchange="amq.default"
       queue=${name} onDone=${changed} /></section>`,
     get: () => html`<section class="box"><${GetForm} vhost=${vhost} name=${name}
-      onDone=${changed} /></section>`,
+      paused=${queue.state === "paused"} onDone=${changed} /></section>`,
     move: () => html`<section class="box"><${MoveForm} vhost=${vhost} name=${name}
       ready=${queue.messages_ready} onDone=${changed} /></section>`,
   };

@@ -9,7 +9,7 @@ const ARGUMENTS = {
   "x-expires": (value) => `expires ${duration(value)}`,
   "x-max-length": (value) => `limit ${count(value)}`,
   "x-max-length-bytes": (value) => `limit ${bytes(value)}`,
-  "x-max-age": (value) => `age ${value}`,
+  "x-max-age": (value) => `age ${ageOf(value)}`,
   "x-max-priority": (value) => `priority ${value}`,
   "x-dead-letter-exchange": () => "dead letters",
   "x-single-active-consumer": (value) => value && "single active",
@@ -17,6 +17,14 @@ const ARGUMENTS = {
   "x-delayed-type": (value) => `routes as ${value}`,
   "alternate-exchange": () => "alternate",
 };
+
+const SECONDS = { Y: 31_536_000, M: 2_592_000, D: 86_400, h: 3600, m: 60, s: 1 };
+
+/** "604800s" is "7 d"; what is no such age stays as it is. */
+function ageOf(text) {
+  const [, number, unit] = /^(\d+)([YMDhms])$/.exec(text) ?? [];
+  return unit ? duration(number * SECONDS[unit] * 1000) : text;
+}
 
 function Badge({ title, children }) {
   return html`<span class="badge" title=${title}>${children}</span>`;
@@ -35,8 +43,9 @@ export function Badges({ object }) {
     ${exclusive && html`<${Badge} title="Of one connection alone.">exclusive<//>`}
     ${internal && html`<${Badge} title="Clients cannot publish to it.">internal<//>`}
     ${policy &&
-    html`<a class="badge" title="Policy" href=${href(["policies"], { name: policy })}
-      >${policy}</a>`}
+    html`<a class="badge" title="The policy that gives it settings"
+      href=${href(["policies"], { name: policy })}
+      >policy <span class="name">${policy}</span></a>`}
     ${Object.entries(given).map(([name, value]) => {
       // An argument may be called like what every object has.
       const text = Object.hasOwn(ARGUMENTS, name) && ARGUMENTS[name](value);

@@ -47,7 +47,7 @@ export function BindForm({ vhost, source, destination, kind, onDone }) {
   });
   const bind = async () => {
     await post(path, bodyOf());
-    setKey("");
+    [setKey, setSql, setTags, setMore].forEach((set) => set(""));
     onDone?.();
   };
   let call = null;

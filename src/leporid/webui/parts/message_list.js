@@ -46,7 +46,7 @@ export function MessageList({ messages }) {
                   ><span aria-hidden="true">${shown ? "▾" : "▸"}</span> ${count(id)}</button>
               </td>
               ${withOffset && html`<td class="moment">${moment(each.timestamp_ms)}</td>`}
-              <td><span class="name">${each.routing_key}</span></td>
+              <td class="routing"><span class="name">${each.routing_key}</span></td>
               <td class="right">${bytes(each.payload_bytes)}</td>
               ${withOffset && html`<td>${each.state}</td>`}
               <td>${each.redelivered ? "yes" : "no"}</td>

@@ -48,7 +48,7 @@ export function MessageRows({
               ${count(message.offset)}</button></td>
             <td class="nowrap">${moment(message.timestamp_ms)}</td>
             ${columns.map((one) => html`<td key=${one.name}>${one.cell(message)}</td>`)}
-            <td><span class="name">${message.routing_key}</span></td>
+            <td class="routing"><span class="name">${message.routing_key}</span></td>
             <td class="preview" onClick=${() => toggle(message.offset)}>
               <code>${previewOf(message)}</code></td>
           </tr>

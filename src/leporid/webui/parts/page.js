@@ -9,6 +9,9 @@ import { Copy } from "./copy.js";
 
 export { quoted };
 
+// Where the command line looks for the broker by itself.
+const DEFAULT = "http://localhost:15672";
+
 /** The curl line of a call; path as for api.get. */
 export function curlOf({ method = "GET", path, query, body }) {
   const text = queryText(query);
@@ -35,8 +38,11 @@ function Line({ name, text }) {
 export function Same({ cli, http }) {
   const calls = http ? [http].flat() : [];
   const lines = cli ? [cli].flat() : [];
+  const elsewhere = lines.length > 0 && location.origin !== DEFAULT;
   return html`<details class="same">
     <summary>Do the same elsewhere</summary>
+    ${elsewhere &&
+    html`<${Line} name="Broker" text=${`export LEPORID_URL=${location.origin}`} />`}
     ${lines.map((text) => html`<${Line} key=${text} name="Command line" text=${text} />`)}
     ${calls.map((call) => {
       const text = curlOf(call);

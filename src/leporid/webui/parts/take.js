@@ -20,7 +20,7 @@ const TARGETS = [
 const TRUNCATE = 50_000;
 
 /** Gets messages as a client does. */
-export function GetForm({ vhost, name, onDone }) {
+export function GetForm({ vhost, name, paused, onDone }) {
   const [mode, setMode] = useState(MODES[0].value);
   const [number, setNumber] = useState("1");
   const [found, setFound] = useState(null);
@@ -46,7 +46,9 @@ export function GetForm({ vhost, name, onDone }) {
     ${found &&
     (found.length
       ? html`<${MessageList} messages=${found} />`
-      : html`<${Notice} kind="info">The queue has no message that is ready.<//>`)}
+      : html`<${Notice} kind="info">${paused
+          ? "The queue is paused: it gives no messages. Resume it first."
+          : "The queue has no message that is ready."}<//>`)}
     <${Same} http=${{ method: "POST", path, body }} />
   </div>`;
 }

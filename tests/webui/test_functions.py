@@ -110,8 +110,7 @@ def test_a_queue_that_grows_for_a_minute_despite_its_consumers_is_found(core: Pa
     assert [len(each) for each in found] == [0, 0, 1, 0, 0]
     assert found[2][0]["subject"]["query"] == {"tab": "consumers"}
     assert found[2][0]["text"] == (
-        "grows faster than its 2 consumers can take: "
-        "1,500 more ready in 1 min 15 s, 1,505 in all."
+        "grows faster than its 2 consumers can take: 1,500 more ready in 1 min 15 s, 1,505 in all."
     )
 
 

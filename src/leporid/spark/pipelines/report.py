@@ -1,8 +1,8 @@
 """The report on a stream's traffic: one HTML page with everything in it, to be mailed or kept.
 
-Pure: figures in, text out. Charts are drawn by uPlot in the browser, of the data that the page
-holds (see `assets`). Whatever came from messages (names, keys) is escaped; the page loads nothing,
-and its security policy allows the scripts of `assets` and no other.
+Pure: figures in, text out. Charts are drawn in the browser by `assets` and the web UI's uPlot, of
+the data that the page holds. Whatever came from messages (names, keys) is escaped; the page loads
+nothing, and its security policy allows the scripts that it holds and no other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
+
+from leporid.webui import FOLDER
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -26,6 +28,8 @@ INTERVALS_SECONDS = (1, 5, 10, 30, 60, 300, 900, 3600, 21_600, 86_400, 7 * 86_40
 FINE_SECONDS = 3600
 # What `filled` adds to a gap at most.
 FILLED_MAX = 2_000
+# What the web UI's copy of uPlot has behind it, as it is imported there; here it is no module.
+EXPORT: Final = "export default uPlot;\n"
 
 
 def page(stream: str, found: Mapping[str, Rows], now: float, every_seconds: float = 60) -> str:
@@ -51,7 +55,7 @@ def page(stream: str, found: Mapping[str, Rows], now: float, every_seconds: floa
             + f'<div class="charts">{"".join(_section(chart) for chart in charts)}</div>'
             + _tables(found)
         )
-    style, scripts = asset("uplot.css") + asset("report.css"), _scripts()
+    style, scripts = _vendored("uplot.css") + _asset("report.css"), _scripts()
     allowed = " ".join(f"'{_digest(text)}'" for text in scripts)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -68,13 +72,19 @@ def page(stream: str, found: Mapping[str, Rows], now: float, every_seconds: floa
 
 
 @functools.cache
-def asset(name: str) -> str:
+def _asset(name: str) -> str:
     """Return one of the files that every page holds."""
     return files("leporid.spark.pipelines").joinpath("assets", name).read_text(encoding="utf-8")
 
 
+@functools.cache
+def _vendored(name: str) -> str:
+    return (FOLDER / "vendor" / name).read_text(encoding="utf-8")
+
+
 def _scripts() -> tuple[str, str]:
-    return f"/*\n{asset('uplot.license.txt')}*/\n{asset('uplot.js')}", asset("report.js")
+    licence, uplot = _vendored("LICENSE-uplot.txt"), _vendored("uplot.js").removesuffix(EXPORT)
+    return f"/*\n{licence}*/\n{uplot}", _asset("report.js")
 
 
 def _digest(text: str) -> str:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 FRAMES_SECONDS: Final = 10
-SIZE: Final = {"width": 1440, "height": 900}
+WIDTH: Final = 1440
+HEIGHT: Final = 900
 LISTS: Final = {
     "by name": "#/queues",
     "by messages": "#/queues?sort=messages_ready&reverse=1",
@@ -77,7 +78,7 @@ FRAMES: Final = """(ms) => new Promise((done) => {
 
 def logged_in(browser: Browser, url: str) -> BrowserContext:
     """Return a profile of its own that has logged in; nothing of the page is in its cache."""
-    context = browser.new_context(viewport=SIZE)
+    context = browser.new_context(viewport={"width": WIDTH, "height": HEIGHT})
     headers = {"X-Leporid-Page": "1"}
     login = {"username": "guest", "password": "guest"}
     answer = context.request.post(f"{url}/api/session", data=login, headers=headers)

@@ -115,6 +115,19 @@ async def test_large_headers_are_not_explained(world: World, client: httpx.Async
     assert message["reason"].startswith("not explained")
 
 
+async def test_many_patterns_over_long_headers_are_not_explained(
+    world: World, client: httpx.AsyncClient
+):
+    queue = queue_of(world)
+    for size in (100, 3000):
+        fill(world, queue, 1, properties=raw(d="x" * size))
+    patterns = " OR ".join(["d LIKE '%x%x%x%x%x%x%x%y'"] * 4)
+    large, small = (await asked(client, filter=patterns))["messages"]
+    assert large["reason"].startswith("not explained")
+    assert small["reason"].startswith("no match")
+    assert (large["matched"], small["matched"]) == (False, False)
+
+
 @pytest.mark.parametrize(
     ("query", "parameter", "position"),
     [

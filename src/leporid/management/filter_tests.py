@@ -3,7 +3,7 @@
 Responsible for the two routes. Which messages match, the engine says, as for a consumer; why, the
 reference interpreter says, for one message at a time while the answer is made. Must not know
 grammars. Invariants: nothing is changed, nor taken; a page has at most MESSAGES_MAX messages, and
-the explanation of one message is bounded (EXPLAINED_BYTES_MAX).
+the explanation of one message is bounded (EXPLAINED_BYTES_MAX, EXPLAINED_STEPS_MAX).
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from leporid.engine.queue.browse import Browse
 from leporid.engine.tables.chosen import Chosen
 from leporid.filters.dialects import DEFAULT, Dialect
 from leporid.filters.explanation import Explanation
+from leporid.filters.like import symbols_of
 from leporid.filters.messages import FilteredMessage
+from leporid.filters.nodes import Like, parts_of
 from leporid.filters.parser import parse
 from leporid.filters.tags import parse_tags
 from leporid.management.admission import holding
@@ -51,6 +53,8 @@ LAST_DEFAULT: Final = 100
 SHOWN_BYTES: Final = 200
 # The interpreter is written in Python: 100 words over so many bytes of headers are a millisecond.
 EXPLAINED_BYTES_MAX: Final = 4096
+# And it tries each symbol of a pattern at each byte: so many are two milliseconds.
+EXPLAINED_STEPS_MAX: Final = 50_000
 # Places in a queue that are looked at for each message that is wanted: entries that are gone leave
 # gaps in the numbers.
 PLACES: Final = 16
@@ -73,17 +77,19 @@ class Tested:
         tags: those that a message must have one of; None: tags do not matter.
         sql: the expression; None without one.
         tree: of it.
+        symbols: those of all its patterns.
     """
 
     tags: tuple[str, ...] | None
     sql: str | None
     tree: Node | None
     dialect: Dialect
+    symbols: int
 
     def explained(self, properties: bytes, exchange: str, key: str) -> dict[str, Any]:
         """Say why a message matches or not: `reason` in words, `parts` of the expression."""
-        if len(properties) > EXPLAINED_BYTES_MAX:
-            size = len(properties)
+        size = len(properties)
+        if size > EXPLAINED_BYTES_MAX or size * self.symbols > EXPLAINED_STEPS_MAX:
             return {"reason": f"not explained: {size} bytes of properties", "parts": []}
         message = FilteredMessage(decode_properties(properties), exchange, key)
         words, parts = [], []
@@ -221,12 +227,20 @@ def _tested_in(given: Parameters) -> Tested:
     filters_in(given)
     dialect = Dialect(given.text("dialect") or DEFAULT)
     names = None if tags is None else parse_tags(tags)
+    tree = None if sql is None else parse(sql, dialect)
     return Tested(
         tags=None if names is None else tuple(names),
         sql=sql,
-        tree=None if sql is None else parse(sql, dialect),
+        tree=tree,
         dialect=dialect,
+        symbols=0 if tree is None else _symbols_in(tree),
     )
+
+
+def _symbols_in(node: Node) -> int:
+    """Count texts and wildcards in the patterns of an expression."""
+    own = len(symbols_of(node.pattern, node.escape)) if isinstance(node, Like) else 0
+    return own + sum(map(_symbols_in, parts_of(node)))
 
 
 def _wanted(given: Parameters) -> Wanted:

@@ -37,6 +37,7 @@ const READERS = [
     name: "vhost",
     title: "Virtual host",
     sort: true,
+    wide: true,
     cell: (row) => html`<span class="name">${row.vhost}</span>`,
   },
   {
@@ -51,11 +52,13 @@ const READERS = [
   {
     name: "next_offset",
     title: "Reads next",
+    wide: true,
     sort: true,
     align: "right",
     cell: (row) => count(row.next_offset),
   },
-  { name: "end", title: "End", sort: true, align: "right", cell: (row) => count(row.end) },
+  { name: "end", title: "End", sort: true, align: "right", wide: true,
+    cell: (row) => count(row.end) },
   {
     name: "lag",
     title: "Lag",

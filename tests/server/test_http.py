@@ -106,6 +106,13 @@ async def test_a_page_that_is_not_there_names_those_that_are():
     assert text.splitlines()[1:] == ["/health", "/metrics", "/api/x/{one}"]
 
 
+async def test_a_redirect_does_not_lead_to_the_host_that_was_named(client: httpx.AsyncClient):
+    answer = await client.get("/metrics/?a=1", headers={"Host": "evil.example"})
+    assert (answer.status_code, answer.headers["location"]) == (307, "/metrics?a=1")
+    for path in ("/nothing/", "/metrics//"):
+        assert (await client.get(path, headers={"Host": "evil.example"})).status_code == 404
+
+
 async def test_what_is_not_http_gets_400(connect: Connect):
     reader, writer = await connect()
     writer.write(b"AMQP\0\0\x09\x01\r\n\r\n")

@@ -75,11 +75,20 @@ def _of(pages: Sequence[Route]) -> Starlette:
         # Not by its URL, whose query may be no UTF-8.
         if request.scope["path"].startswith("/api/"):
             return missing_object().answer()
+        known = request.scope["path"].removesuffix("/")
+        if known != request.scope["path"] and known in paths:
+            query = request.scope["query_string"].decode("latin-1")
+            return Response(
+                status_code=307, headers={"location": f"{known}?{query}" if query else known}
+            )
         return PlainTextResponse(not_found, status_code=404)
 
     paths = dict.fromkeys(page.path for page in pages)
     not_found = NOT_FOUND.format("\n".join(paths))
-    return Starlette(routes=pages, exception_handlers={404: missing})
+    app = Starlette(routes=pages, exception_handlers={404: missing})
+    # Its own redirects go to whatever Host a request names.
+    app.router.redirect_slashes = False
+    return app
 
 
 class HttpServer:

@@ -88,3 +88,30 @@ def test_a_dialog_is_accessible(shared: Tab, place: Place, button: str):
     shared.page.keyboard.press("Escape")
     sync_api.expect(shared.dialog).to_have_count(0)
     sync_api.expect(shared.button(button).first).to_be_focused()
+
+
+def test_the_theme_is_chosen_and_remembered(shared: Tab):
+    shared.page.emulate_media(color_scheme="dark")
+    dark = ground(shared)
+    shared.page.emulate_media(color_scheme="light")
+    light = ground(shared)
+    assert dark != light
+    shared.button("User guest").click()
+    shared.page.get_by_label("Dark").check()
+    assert ground(shared) == dark
+    shared.page.reload()
+    shared.settled()
+    assert ground(shared) == dark
+    shared.button("User guest").click()
+    shared.page.get_by_label("Light").check()
+    shared.page.emulate_media(color_scheme="dark")
+    assert ground(shared) == light
+    shared.page.get_by_label("Like the system").check()
+    assert ground(shared) == dark
+    shared.page.emulate_media(color_scheme="light")
+
+
+def ground(tab: Tab) -> str:
+    """Return the colour of the page's ground."""
+    found: str = tab.page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    return found

@@ -1,6 +1,6 @@
 """The web UI: static files, as browsers get them.
 
-Responsible for where these files are. They are ES modules, one stylesheet and `index.html`, without
+Responsible for where these files are. They are ES modules, stylesheets and `index.html`, without
 a build step: `core/` fetches and routes, `parts/` has one component a file, `pages/` one page a
 file, `vendor/` what others wrote. Must not know how files are served (`server.web_pages`), nor
 anything else in Python.

@@ -3,14 +3,14 @@
    Must not know who draws; charts, which are pixels, are told of a change. */
 
 const KEY = "leporid.theme";
-const CHOICES = ["system", "light", "dark"];
-const dark = matchMedia("(prefers-color-scheme: dark)");
+const MEDIA = { system: "(prefers-color-scheme: dark)", light: "not all", dark: "all" };
+const dark = matchMedia(MEDIA.system);
 const listeners = new Set();
 
 /** Return "system", "light" or "dark". */
 export function theme() {
   const found = localStorage.getItem(KEY);
-  return CHOICES.includes(found) ? found : "system";
+  return Object.hasOwn(MEDIA, found) ? found : "system";
 }
 
 /** Choose one of them, and remember it. */
@@ -25,12 +25,7 @@ export function setTheme(name) {
 
 /** Put the choice in force; once at the start, and for each change. */
 export function apply() {
-  const name = theme();
-  if (name === "system") {
-    delete document.documentElement.dataset.theme;
-  } else {
-    document.documentElement.dataset.theme = name;
-  }
+  document.getElementById("dark").media = MEDIA[theme()];
   for (const listener of [...listeners]) {
     listener();
   }

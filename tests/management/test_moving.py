@@ -10,10 +10,12 @@ from tests.management.conftest import World
 from tests.management.queues import URL, fill, queue_of
 
 from leporid.amqp.properties import Properties, decode_properties, encode_properties
+from leporid.broker.access.access import User
 from leporid.broker.exchange.types import Binding
 from leporid.engine.queue.browse import snapshot
 from leporid.engine.queue.queue import Queue
 from leporid.management import moving as module
+from leporid.management.acting import Acting
 
 MOVE = URL + "/move"
 ORIGIN = {"to": {"origin": "queue"}}
@@ -41,6 +43,12 @@ async def moved(client: httpx.AsyncClient, body: Any, **query: Any) -> dict[str,
     answer = await client.post(MOVE, params=query, json=body)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
+    return found
+
+
+def guest_of(world: World) -> User:
+    found = world.broker.access.user("guest")
+    assert found is not None
     return found
 
 
@@ -169,6 +177,22 @@ async def test_what_would_be_dropped_as_a_duplicate_stays(world: World, client: 
     found = await moved(client, {"to": {"queue": "orders"}})
     assert (found["moved"], found["stayed"]) == (0, {"duplicate": 3})
     assert (source.ready_count, source.unacked_count) == (3, 0)
+
+
+async def test_what_stays_is_no_nearer_to_its_delivery_limit(
+    world: World, client: httpx.AsyncClient
+):
+    source = queue_of(world, arguments={"x-delivery-limit": 2})
+    fill(world, source, 2)
+    for _ in range(5):
+        found = await moved(client, {"to": {"queue": "nowhere"}})
+        assert (found["moved"], found["stayed"]) == (0, {"no_queue": 2})
+    assert (source.ready_count, source.unacked_count) == (2, 0)
+    assert world.engine.queues.requeued == 0
+    with Acting(world.around, guest_of(world), world.vhost, "HTTP") as acting:
+        delivered = await acting.get("orders", 100)
+    assert delivered is not None
+    assert not delivered.method.redelivered
 
 
 async def test_large_messages_without_a_route_end(world: World, client: httpx.AsyncClient):

@@ -305,7 +305,7 @@ class _Move:
     async def _batch(self, acting: Acting, copied: Sequence[Any]) -> None:
         """Take messages out of the queue, publish them, and settle each as that went."""
         planned = await self._planned(copied)
-        lease = Lease(self._found.engine, len(planned), chosen=True)
+        lease = Lease(self._found.engine, len(planned), chosen=True, shown=False)
         plans: list[Outgoing] = []
         for number, plan in planned:
             before = lease.count

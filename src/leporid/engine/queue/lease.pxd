@@ -11,6 +11,7 @@ cdef class Lease:
     cdef readonly bint ended
     cdef uint64_t *numbers              # their sequence numbers, in order of delivery
     cdef uint64_t most
+    cdef bint shown                     # taking a message is a delivery
     cdef uint64_t settled               # of them, from the first on, once it has ended
     cdef void note(self, uint64_t seq, Slot *slot) noexcept
     cdef bint is_over(self) noexcept

@@ -9,7 +9,9 @@ from leporid.engine.queue.queue import Queue
 class Lease:
     """Messages taken from a queue: unacked until the lease ends."""
 
-    def __init__(self, queue: Queue, most: int, chosen: bool = False) -> None: ...
+    def __init__(
+        self, queue: Queue, most: int, chosen: bool = False, shown: bool = True
+    ) -> None: ...
     @property
     def queue(self) -> Queue: ...
     @property

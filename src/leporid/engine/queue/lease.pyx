@@ -21,12 +21,15 @@ cdef class Lease:
         queue: the queue.
         most: at most so many messages.
         chosen: take none now; `more` takes them, or `take` names them.
+        shown: to somebody, as a delivery. Else what is released is as it was: not redelivered, and
+            no nearer to the delivery limit.
     """
 
-    def __cinit__(self, Queue queue not None, uint64_t most, bint chosen=False):
+    def __cinit__(self, Queue queue not None, uint64_t most, bint chosen=False, bint shown=True):
         cdef Slot *slot
         cdef uint64_t seq
         self.queue = queue
+        self.shown = shown
         queue.queues.work()  # waiting consumers come first
         most = self.most = 0 if queue.paused else min(most, queue.ready_count)
         self.numbers = <uint64_t *> malloc(max(<uint64_t> 1, most) * sizeof(uint64_t))
@@ -41,10 +44,10 @@ cdef class Lease:
     cdef void note(self, uint64_t seq, Slot *slot) noexcept:
         """Add an entry that was taken."""
         cdef Queue queue = self.queue
-        if slot.deliveries:
+        if slot.deliveries and self.shown:
             queue.counts.redelivered += 1
             queue.type_counts.redelivered += 1
-        if slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
+        if self.shown and slot.deliveries & DELIVERIES_MAX < DELIVERIES_MAX:
             slot.deliveries += 1
         queue.counts.got += 1
         queue.type_counts.got += 1
@@ -115,7 +118,7 @@ cdef class Lease:
     def release(self, uint64_t most=NO_LIMIT):
         """Requeue all of them, or the first `most`; returns whether any are left.
 
-        Their next delivery is a redelivery.
+        Their next delivery is a redelivery, if they were shown.
         """
         return self.settle(True, most)
 
@@ -133,7 +136,9 @@ cdef class Lease:
             slot = self.queue.slot_of(number)
             if slot == NULL or slot.state != UNACKED:
                 continue
-            if requeue:
+            if requeue and not self.shown:
+                self.queue.put_back(number, slot)
+            elif requeue:
                 self.queue.requeue(number, slot, False)
             else:
                 self.queue.counts.acked += 1

@@ -59,7 +59,7 @@ function Rows({ rows }) {
               ${row.matched ? "✓ matches" : "skipped"}</span></td>
             <td class="why">${whyOf(row)}</td>
             <td class="nowrap">${moment(row.timestamp_ms)}</td>
-            <td><span class="name">${row.routing_key}</span></td>
+            <td class="routing"><span class="name">${row.routing_key}</span></td>
             <td class="preview"><code>${previewOf(row)}</code></td>
           </tr>
           ${open === row.offset && html`<tr key=${`${row.offset} open`} class="opened">

@@ -281,3 +281,24 @@ async def test_an_alarm_on_the_way_leaves_outcomes_of_what_came_before(
     assert outcomes == [Outcome(routed=True, accepted=True)] * 2
     assert queue.ready_count == 2
     nothing_left(world)
+
+
+@pytest.mark.parametrize("size", [1, 300_000])
+async def test_a_user_who_is_deleted_on_the_way_ends_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, size: int
+):
+    queue_of(world, "q")
+    outcomes: list[Outcome | Refusal] = []
+    with acting(world, "reader") as channel:
+        feed = channel._feed
+
+        async def deleted(octets: bytes) -> None:
+            if world.broker.access.user("reader") is not None:
+                world.broker.users.drop("reader")
+            await feed(octets)
+
+        monkeypatch.setattr(channel, "_feed", deleted)
+        with pytest.raises(Refusal, match="deleted during the request"):
+            await channel.publish_all([Outgoing("", "q", PLAIN, b"x" * size)] * 3, outcomes)
+    assert outcomes == []
+    nothing_left(world)

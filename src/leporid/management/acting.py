@@ -270,6 +270,7 @@ class Acting:
                 break
         confirms = self._channel.engine.confirms
         while self._settled < confirms.published:
+            self._check_open()
             await self._synced()
             self._check()
             self._take_answers()
@@ -383,8 +384,7 @@ class Acting:
 
     async def _turn(self) -> None:
         """Let the engine go on with what it was given."""
-        if self._connection.finished or self._connection.is_lost:
-            raise not_found()  # it would take nothing more
+        self._check_open()
         await self._await_rights()
         self._around.wake()
         await self._around.admission.turns.next(self._user.name)
@@ -420,6 +420,16 @@ class Acting:
             payload = bytes(self._received[FRAME_HEAD.size : end - 1])
             del self._received[:end]
             yield kind, payload
+
+    def _check_open(self) -> None:
+        """Refuse to wait for what will not come: nothing is taken, or confirmed, any more."""
+        connection = self._connection
+        if connection.closing or connection.finished or connection.is_lost:
+            raise Refusal(
+                401,
+                "not_authorised",
+                f"user '{self._user.name}', or the virtual host, was deleted during the request",
+            )
 
     def _check(self) -> None:
         trouble = self._session.trouble

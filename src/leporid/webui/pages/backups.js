@@ -40,8 +40,8 @@ export default function Backups() {
   return html`<${Page} title="Backups" cli=${[`leporid backup ${name || "NAME"}`]}
     http=${[{ path: ["backups"] }, { method: "PUT", path: ["backups", name || "NAME"] }]}>
     <p class="soft">A copy of all that is on disk, of one moment, made beside running traffic.
-      It has every message that was confirmed before; ${" "}<code>leporid restore</code> makes a
-      data directory of it.</p>
+      It has every message that was confirmed before. The command
+      ${" "}<code>leporid restore</code> makes a data directory of it.</p>
     ${outcome.shown} ${error && html`<${Notice} kind="bad">${error.message}<//>`}
     <section class="box">
       <${Form} inline onSubmit=${make} submit="Make a backup" why=${why}>

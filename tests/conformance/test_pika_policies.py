@@ -421,11 +421,13 @@ def test_the_examples_of_the_page_are_right(tmp_path):
         assert [each["name"] for each in found] == ["orders", "nothing-for-ever"]
         assert api.put("orders", "", {"max-length": 1}).status_code == 400
         # What the file says by TOML is what the page sends by HTTP.
-        [sent] = re.findall(r"-X PUT \S+ -d '(.*?)'\n", text, re.DOTALL)
+        sent, previewed = re.findall(r"-X PUT \S+ -d '(.*?)'\n", text, re.DOTALL)
         body = json.loads(sent)
         assert body.items() <= found[0].items()
         answer = api.client.put("/policies/%2F/by-http", json=body)
         assert answer.status_code == 201
+        preview = api.client.put("/policies/%2F/seen?dry_run=true", json=json.loads(previewed))
+        assert preview.status_code == 200
         api.client.close()
 
 

@@ -63,6 +63,9 @@ function close() {
 /** Open, close or change the stream as far as what is wanted differs from what there is. */
 function follow() {
   if (listeners.size === 0 || document.hidden) {
+    if (listeners.size === 0) {
+      latest = null; // who listens next may be somebody else
+    }
     close();
     return;
   }

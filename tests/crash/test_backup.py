@@ -15,6 +15,7 @@ from pika.exceptions import AMQPError
 from tests.crash.conftest import foreign
 from tests.crash.load import PERSISTENT, Consumer, Publisher, body_of, drain, number_of
 
+from leporid.storage.backup import restore
 from leporid.testing import BrokerProcess
 
 pytestmark = pytest.mark.skipif(foreign, reason="backups are ours")
@@ -150,7 +151,8 @@ def test_a_backup_under_load_has_all_that_was_confirmed(broker: BrokerProcess):
 
     last = max(books, key=lambda name: int(name[1:]))
     for name in ("b0", last):
-        copy = BrokerProcess(broker.data_dir / "backups" / name)
+        copy = BrokerProcess(broker.data_dir.with_name(f"from-{name}"))
+        restore(broker.data_dir / "backups" / name, copy.data_dir, lambda: None)
         code, report = copy.check()
         assert code == 0, report
         with copy:

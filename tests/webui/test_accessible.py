@@ -97,16 +97,16 @@ def test_the_theme_is_chosen_and_remembered(shared: Tab):
     light = ground(shared)
     assert dark != light
     shared.button("User guest").click()
-    shared.page.get_by_label("Dark").check()
+    shared.page.get_by_role("radio", name="Dark", exact=True).check()
     assert ground(shared) == dark
     shared.page.reload()
     shared.settled()
     assert ground(shared) == dark
     shared.button("User guest").click()
-    shared.page.get_by_label("Light").check()
+    shared.page.get_by_role("radio", name="Light", exact=True).check()
     shared.page.emulate_media(color_scheme="dark")
     assert ground(shared) == light
-    shared.page.get_by_label("Like the system").check()
+    shared.page.get_by_role("radio", name="Like the system", exact=True).check()
     assert ground(shared) == dark
     shared.page.emulate_media(color_scheme="light")
 

@@ -55,6 +55,7 @@ OTHER_VARIABLES: Final = frozenset(
         "LEPORID_SANITIZE",
         "LEPORID_SKIP_ENGINE",
         "LEPORID_TEST_AMQP_URL",
+        "LEPORID_TEST_CHROMIUM",
         "LEPORID_TEST_URL",
         "LEPORID_TEST_API_URL",
         "LEPORID_TEST_COMMAND",

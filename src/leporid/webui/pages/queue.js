@@ -169,12 +169,12 @@ export default function Queue({ parts, query }) {
   const place = `${quoted(name)} --vhost ${quoted(vhost)}`;
   const tabs = [
     { id: "overview", title: "Overview" },
-    { id: "look", title: "Look" },
+    { id: "look", title: "Browse" },
     { id: "consumers", title: `Consumers (${count(queue.consumers)})` },
     { id: "bindings", title: "Bindings" },
     { id: "settings", title: "Settings" },
     { id: "publish", title: "Publish" },
-    { id: "get", title: "Get" },
+    { id: "get", title: "Get messages" },
     { id: "move", title: "Move" },
   ];
   const panels = {

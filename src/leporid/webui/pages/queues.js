@@ -18,7 +18,8 @@ import { Page, quoted } from "../parts/page.js";
 const EVERY_MS = 5000;
 const FIELDS = [
   "name", "vhost", "type", "state", "durable", "auto_delete", "exclusive", "policy", "arguments",
-  "consumers", "messages", "messages_ready", "messages_unacknowledged", "message_stats",
+  "effective_policy_definition", "consumers", "messages", "messages_ready",
+  "messages_unacknowledged", "message_stats",
 ].join(",");
 
 function columnsOf(vhost) {

@@ -3,18 +3,19 @@
 import { bytes, count, duration } from "../core/format.js";
 import { html } from "../core/html.js";
 import { href } from "../core/route.js";
+import { settingRows } from "../core/settings.js";
 
-const ARGUMENTS = {
-  "x-message-ttl": (value) => `TTL ${duration(value)}`,
-  "x-expires": (value) => `expires ${duration(value)}`,
-  "x-max-length": (value) => `limit ${count(value)}`,
-  "x-max-length-bytes": (value) => `limit ${bytes(value)}`,
-  "x-max-age": (value) => `age ${ageOf(value)}`,
-  "x-max-priority": (value) => `priority ${value}`,
-  "x-dead-letter-exchange": () => "dead letters",
-  "x-single-active-consumer": (value) => value && "single active",
-  "x-delivery-limit": (value) => `deliveries ${count(value)}`,
-  "x-delayed-type": (value) => `routes as ${value}`,
+const SETTINGS = {
+  "message-ttl": (value) => `TTL ${duration(value)}`,
+  expires: (value) => `expires ${duration(value)}`,
+  "max-length": (value) => `limit ${count(value)}`,
+  "max-length-bytes": (value) => `limit ${bytes(value)}`,
+  "max-age": (value) => `age ${ageOf(value)}`,
+  "max-priority": (value) => `priority ${value}`,
+  "dead-letter-exchange": () => "dead letters",
+  "single-active-consumer": (value) => value && "single active",
+  "delivery-limit": (value) => `deliveries ${count(value)}`,
+  "delayed-type": (value) => `routes as ${value}`,
   "alternate-exchange": () => "alternate",
 };
 
@@ -33,7 +34,6 @@ function Badge({ title, children }) {
 /** @param {object} props object: a queue or exchange as the API lists it. */
 export function Badges({ object }) {
   const { durable, exclusive, internal, policy, state } = object;
-  const given = Array.isArray(object.arguments) ? {} : object.arguments ?? {};
   return html`<span class="badges">
     ${state === "paused" &&
     html`<span class="state warn" title="It takes messages and gives none.">paused</span>`}
@@ -46,10 +46,11 @@ export function Badges({ object }) {
     html`<a class="badge" title="The policy that gives it settings"
       href=${href(["policies"], { name: policy })}
       >policy <span class="name">${policy}</span></a>`}
-    ${Object.entries(given).map(([name, value]) => {
+    ${settingRows(object).map(({ setting, value, from }) => {
       // An argument may be called like what every object has.
-      const text = Object.hasOwn(ARGUMENTS, name) && ARGUMENTS[name](value);
-      return text && html`<${Badge} key=${name} title=${`${name}: ${value}`}>${text}<//>`;
+      const text = Object.hasOwn(SETTINGS, setting) && SETTINGS[setting](value);
+      const title = `${setting}: ${value}, by ${from === "policy" ? "policy" : "argument"}`;
+      return text && html`<${Badge} key=${setting} title=${title}>${text}<//>`;
     })}
   </span>`;
 }

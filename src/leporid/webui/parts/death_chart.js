@@ -4,18 +4,17 @@ import { html, useState } from "../core/html.js";
 import { useSeries } from "../core/live.js";
 import { Chart } from "./chart.js";
 
-const REASONS = [
-  ["rejected", "Rejected"], ["expired", "Expired"], ["maxlen", "Over a limit of length"],
-  ["delivery_limit", "Over the limit of deliveries"],
-];
+// As the header x-death has them.
+const REASONS = ["rejected", "expired", "maxlen", "delivery_limit"];
 
 /** @param {{vhost: string, queue?: string}} props without a queue, of the whole broker. */
 export function DeathChart({ vhost, queue }) {
   const [range, setRange] = useState("minute");
   const of = queue ? { kind: "queue", vhost, name: queue } : { kind: "overview" };
   const { times, series } = useSeries(of, range);
-  const lines = REASONS.map(([name, label]) => ({
-    name, label, unit: "rate", values: series[`dead_letters:${name}`] ?? times.map(() => null),
+  const lines = REASONS.map((name) => ({
+    name, label: name, unit: "rate",
+    values: series[`dead_letters:${name}`] ?? times.map(() => null),
   }));
   const title = queue ? `Died in ${queue}, by reason` : "Died in the whole broker, by reason";
   return html`<${Chart} title=${title} times=${times} series=${lines} range=${range}

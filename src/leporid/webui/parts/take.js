@@ -34,7 +34,7 @@ export function GetForm({ vhost, name, paused, onDone }) {
   return html`<div class="stack">
     <p class="soft">
       Messages are delivered and then settled, so those that go back count as delivered before.
-      Looking through a queue without touching it is what "Look" is for.
+      Looking through a queue without touching it is what "Browse" is for.
     </p>
     <${Form} submit=${removes ? "Take them out" : "Get"} kind=${removes ? "danger" : "main"}
       inline=${true} onSubmit=${take}>

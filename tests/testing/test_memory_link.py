@@ -1,14 +1,16 @@
 """The two ends of a connection in memory, with protocols of asyncio that are nobody's client."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
 from tests.engine.frames import HEADER, frames_of
 
 from leporid import testing
+from leporid.client.loop_thread import LoopThread
 from leporid.testing import MemoryBroker
-from leporid.testing.memory_link import HIGH_BYTES, MemoryTransport
+from leporid.testing.memory_link import HIGH_BYTES, MemoryTransport, rounds_of
 
 
 class Plain(asyncio.Protocol):
@@ -163,3 +165,26 @@ def test_a_loop_that_is_closed_is_told_nothing():
         memory.settle()
         memory.disconnect()
         memory.settle()
+
+
+async def test_a_loop_of_another_thread_goes_round_before_it_is_left():
+    thread, gate, rounds = LoopThread("other"), threading.Event(), list[int]()
+    try:
+        loop = thread.call(asyncio.get_running_loop)
+
+        def go_round(left: int) -> None:
+            rounds.append(left)
+            if left:
+                loop.call_soon(go_round, left - 1)
+
+        loop.call_soon_threadsafe(gate.wait, 10)
+        loop.call_soon_threadsafe(go_round, 3)
+        waiting = asyncio.create_task(rounds_of(loop, 4))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        gate.set()
+        await waiting
+        assert rounds == [3, 2, 1, 0]
+    finally:
+        gate.set()
+        thread.stop()

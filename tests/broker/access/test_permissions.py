@@ -16,7 +16,7 @@ from leporid.broker.access.permissions import (
 @pytest.mark.parametrize(
     ("pattern", "matching", "others"),
     [
-        (".*", ["", "a", "amq.direct", "mit Umläuten"], []),
+        (".*", ["", "a", "amq.direct", "mit Umläuten", "\n", "a\nb"], []),
         # Looked for anywhere, as RabbitMQ does.
         ("orders", ["orders", "my-orders-2"], ["order", ""]),
         ("^orders$", ["orders"], ["orders2", "my-orders", ""]),

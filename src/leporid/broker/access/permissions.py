@@ -25,6 +25,8 @@ RIGHTS: Final[tuple[Right, ...]] = ("configure", "write", "read")
 # RE2 compiles to a program several times the size of the pattern. 4 KiB holds an alternation of a
 # hundred names and keeps the largest program in the tens of kilobytes.
 PATTERN_BYTES_MAX = 4096
+# Found in every name, line breaks included, since it is looked for anywhere.
+FOUND_IN_ALL: Final = ".*"
 
 # The name under which permissions know the default exchange, whose own name is empty.
 DEFAULT_EXCHANGE_NAME = "amq.default"
@@ -42,7 +44,7 @@ class Pattern:
     it the way to write "nothing".
     """
 
-    __slots__ = ("_compiled", "text")
+    __slots__ = ("_compiled", "_is_everything", "text")
 
     def __init__(self, text: str) -> None:
         size = len(text.encode("utf-8", "surrogatepass"))
@@ -51,6 +53,8 @@ class Pattern:
         options = re2.Options()
         options.log_errors = False
         self.text = text
+        # What most users have, and every declaration and binding asks for.
+        self._is_everything = text == FOUND_IN_ALL
         try:
             self._compiled = re2.compile(text or "^$", options=options)
         except (re2.error, UnicodeEncodeError) as error:
@@ -64,6 +68,9 @@ class Pattern:
 
     def matches(self, name: str) -> bool:
         """Say whether the pattern occurs in `name`."""
+        # A name that is no UTF-8 matches nothing; ASCII always is.
+        if self._is_everything and name.isascii():
+            return True
         return self._compiled.search(name) is not None
 
     def __eq__(self, other: object) -> bool:

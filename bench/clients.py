@@ -5,9 +5,11 @@
     python bench/clients.py --against amqp://guest:guest@127.0.0.1:5672/%2F --markdown clients.md
 
 Each figure of each client is measured in a process of its own, which connects, measures and ends;
-in each round every client has its turn before the next round begins. Responsible for that order,
-for filling queues, and for the table. It must not know how a client is used (`client_drivers`).
-Invariant: who waits for one confirm at a time publishes fewer messages, for as long as others.
+in each round every client has its turn before the next round begins. A figure is printed as soon as
+it is measured; a client that takes longer than `--seconds` for one is ended, and that figure is
+left out. Responsible for that order, for filling queues, and for the table. It must not know how a
+client is used (`client_drivers`). Invariant: who waits for one confirm at a time publishes fewer
+messages, for as long as others.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import json
 import statistics
 import subprocess
 import sys
+import time
 import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -42,7 +45,8 @@ ONE_BY_ONE = frozenset({"pika", "amqpstorm", "kombu"})
 ONE_BY_ONE_PART = 20
 WARM_UP = 200
 QUEUE = "bench-clients"
-SECONDS_MAX = 900.0
+# For one figure of one client; one that hangs must not keep the others from being measured.
+SECONDS_MAX = 120.0
 
 # As a workload of run.py: the clients that are asked about most.
 USUAL = ("leporid", "pika", "aio-pika")
@@ -67,9 +71,10 @@ def clients(broker: Broker, plan: Plan) -> WorkloadFigures:
     found: dict[str, float] = {}
     for client in USUAL:
         count = min(plan.messages, WORKLOAD_MESSAGES)
-        figures = run_all(client, broker.url, USUAL_FIGURES, count, plan.body_bytes)
         label = client.replace("-", "_")
-        found |= {f"{label}_{name}": value for name, value in figures.items()}
+        for figure in USUAL_FIGURES:
+            figures = run_one(client, figure, broker.url, count, plan.body_bytes)
+            found |= {f"{label}_{name}": value for name, value in figures.items()}
     return found
 
 
@@ -134,23 +139,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = measure(client, figure, options.against, queue, int(count), options.size)
         print(json.dumps(found))
         return 0
+    print(machine(), flush=True)
     runs: dict[str, list[Figures]] = {client: [] for client in options.only}
+    missing = False
     with _broker_url(options.against) as url:
-        for _ in range(options.runs):
+        for run in range(options.runs):
             for client in options.only:
-                runs[client].append(
-                    run_all(client, url, options.figures, options.messages, options.size)
-                )
+                runs[client].append({})
+                for figure in options.figures:
+                    found = run_one(
+                        client, figure, url, options.messages, options.size, options.seconds
+                    )
+                    missing = missing or not found
+                    runs[client][-1] |= found
+                    print(_row(run + 1, client, figure, found), flush=True)
     text = markdown(runs)
-    print(machine())
-    print(text)
+    print("", text, sep="\n")
     if options.markdown:
         options.markdown.write_text(text)
     if options.json:
         plan = {"messages": options.messages, "body_bytes": options.size, "runs": options.runs}
         by_client = {client: {"clients": found} for client, found in runs.items()}
         options.json.write_text(json.dumps(as_json(by_client, plan, []), indent=1) + "\n")
-    return 0
+    return 1 if missing else 0
 
 
 @contextlib.contextmanager
@@ -162,26 +173,32 @@ def _broker_url(given: str | None) -> Iterator[str]:
         yield broker.url
 
 
-def run_all(client: str, url: str, figures: Sequence[str], messages: int, size: int) -> Figures:
-    """Measure one client, each figure in a process of its own."""
-    found: Figures = {}
-    for figure in figures:
-        count = {"latency": min(LATENCIES, messages), "memory": min(HELD, messages)}.get(
-            figure, messages
-        )
-        if figure == "allocated":
-            count = min(HELD, messages) // 4  # tracing takes several times as long
-        if figure == "publish" and client in ONE_BY_ONE:
-            count = max(1, messages // ONE_BY_ONE_PART)
-        with filled(url, count if figure in ("consume", "memory", "allocated") else 0, size):
-            found |= _in_a_process(client, figure, url, count, size)
-    return found
+def run_one(
+    client: str, figure: str, url: str, messages: int, size: int, seconds: float = SECONDS_MAX
+) -> Figures:
+    """Measure one figure of one client in a process of its own; empty if it takes too long."""
+    count = {"latency": min(LATENCIES, messages), "memory": min(HELD, messages)}.get(
+        figure, messages
+    )
+    if figure == "allocated":
+        count = min(HELD, messages) // 4  # tracing takes several times as long
+    if figure == "publish" and client in ONE_BY_ONE:
+        count = max(1, messages // ONE_BY_ONE_PART)
+    held = count if figure in ("consume", "memory", "allocated") else 0
+    with filled(url, held, size, seconds):
+        return _in_a_process(client, figure, url, count, size, seconds)
 
 
-def _in_a_process(client: str, figure: str, url: str, count: int, size: int) -> Figures:
+def _in_a_process(
+    client: str, figure: str, url: str, count: int, size: int, seconds: float
+) -> Figures:
     command = [sys.executable, __file__, "--measure", client, figure, QUEUE, str(count)]
     command += ["--against", url, "--size", str(size)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        print(f"{client}, {figure}: not done within {seconds:g} s", file=sys.stderr)
+        return {}
     if done.returncode:
         raise SystemExit(f"{client}, {figure}: {done.stderr.strip()[-2000:]}")
     figures: Figures = json.loads(done.stdout.splitlines()[-1])
@@ -189,15 +206,19 @@ def _in_a_process(client: str, figure: str, url: str, count: int, size: int) -> 
 
 
 @contextlib.contextmanager
-def filled(url: str, count: int, size: int) -> Iterator[None]:
+def filled(url: str, count: int, size: int, seconds: float = SECONDS_MAX) -> Iterator[None]:
     """A transient queue with so many messages, deleted in the end."""
+    end = time.monotonic() + seconds
     with Client(url) as client:
         client.declare_queue(QUEUE)
         one = message("", QUEUE, b"x" * size, persistent=False, frame_bytes_max=131072)
         for start in range(0, count, 1000):
             client.sock.sendall(one * min(1000, count - start))
-        while client.declare_queue(QUEUE, passive=True) < count:
-            pass
+        while (ready := client.declare_queue(QUEUE, passive=True)) < count:
+            if time.monotonic() > end:
+                raise SystemExit(
+                    f"queue {QUEUE!r} has {ready} of {count} messages after {seconds:g} s"
+                )
         try:
             yield
         finally:
@@ -218,6 +239,11 @@ def markdown(runs: Mapping[str, Sequence[Figures]]) -> str:
             cells.append(_shown(name, statistics.median(values)) if values else "")
         lines.append(f"| {client} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _row(run: int, client: str, figure: str, found: Figures) -> str:
+    cells = [f"{TITLES[name]}: {_shown(name, value)}" for name, value in found.items()]
+    return f"run {run}  {client}  {figure}  {'; '.join(cells) or '-'}"
 
 
 def _shown(name: str, value: float) -> str:
@@ -241,6 +267,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--size", type=int, default=BODY_BYTES, help="body bytes")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--against", metavar="URL", help="another broker than this checkout's")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS_MAX, help="the most that one figure may take"
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)

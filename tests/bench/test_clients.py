@@ -1,7 +1,9 @@
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench.brokers import own_broker
 from bench.client_drivers import DRIVERS, Window, percentile
 from bench.clients import FIGURES, TITLES, main, markdown
 
@@ -41,17 +43,43 @@ def test_a_window_is_never_larger_than_it_may_be():
     assert (window.confirmed, published) == (2500, 2500)
 
 
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with own_broker() as broker:
+        yield broker.url
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("client", DRIVERS)
-def test_each_client_gives_each_figure(client: str, tmp_path: Path):
+def test_each_client_gives_each_figure(
+    client: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     output = tmp_path / "figures.json"
     arguments = ["--only", client, "--messages", "300", "--runs", "1", "--json", str(output)]
-    assert main(arguments) == 0
+    assert main([*arguments, "--against", url]) == 0
     figures = json.loads(output.read_text())["medians"][client]["clients"]
     assert set(figures) == set(TITLES)
     assert len(FIGURES) < len(TITLES)
     assert all(value > 0 for name, value in figures.items() if not name.endswith("_bytes"))
+    rows = [row.split("  ")[:3] for row in capsys.readouterr().out.splitlines()]
+    assert [row for row in rows if row[0] == "run 1"] == [
+        ["run 1", client, each] for each in FIGURES
+    ]
+
+
+@pytest.mark.slow
+def test_a_client_that_takes_too_long_leaves_a_gap(capsys: pytest.CaptureFixture[str]):
+    arguments = ["--figures", "publish", "--messages", "1", "--runs", "1", "--seconds", "0.01"]
+    assert main(["--only", "leporid,pika", *arguments]) == 1
+    shown = capsys.readouterr()
+    assert shown.err.splitlines() == [
+        "leporid, publish: not done within 0.01 s", "pika, publish: not done within 0.01 s",
+    ]  # fmt: skip
+    assert [row for row in shown.out.splitlines() if row.startswith("run")] == [
+        "run 1  leporid  publish  -", "run 1  pika  publish  -",
+    ]  # fmt: skip
+    assert "| pika |" in shown.out
 
 
 def test_a_client_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]):

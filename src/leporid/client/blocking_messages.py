@@ -9,7 +9,6 @@ advance, whatever nobody asked for goes back to its queue when the consumer ends
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from leporid.client.errors import ClientError, LocalProtocolError
+from leporid.client.delivery import give_back
+from leporid.client.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from leporid.amqp.properties import Properties
@@ -443,10 +443,8 @@ class Consumer:
 
 def _give_back(taken: Iterable[AsyncDelivery]) -> None:
     """Has deliveries go back to their queue that nobody asked for, on the loop."""
-    with contextlib.suppress(ClientError):  # their channel is closed: they are there already
-        for delivery in taken:
-            if not delivery.settled:
-                _ = delivery.nack(requeue=True)
+    for delivery in taken:
+        give_back(delivery)
 
 
 class Delivery:

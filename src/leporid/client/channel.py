@@ -395,6 +395,12 @@ class Channel:
         """
         return Transaction(self)
 
+    def transaction_ended(self) -> None:
+        """A block is over: deliveries of a connection that came meanwhile can be settled."""
+        self.in_transaction = None
+        if self._link is not None:
+            self._link.codec.interrupted = None
+
     # ------------------------------------------------------------------ calls
 
     async def call(self, method: Method | Callable[[], Method], *kinds: type[Method]) -> Any:
@@ -430,6 +436,8 @@ class Channel:
         if self._end is not None:
             raise fresh(self._end)
         self.connection.check_usable()
+        if self.in_transaction is not None:
+            self.in_transaction.check()
 
     def publisher(self) -> ChannelCodec | None:
         """What a publish is written with; None: it has to wait, for room or for others."""
@@ -446,14 +454,13 @@ class Channel:
 
     def _room(self) -> int:
         """How many publishes may be written now."""
-        self.check_usable()
         if self.writable() is None:
             return 0
         return AT_ONCE if self._unconfirmed is None else self._unconfirmed.single_room
 
     def writable(self) -> ChannelCodec | None:
         """What publishes are written with that count their own; None: they have to wait."""
-        self.connection.check_usable()
+        self.check_usable()
         link = self._link
         if link is None or not self._flow or not self.is_open:
             return None
@@ -464,7 +471,6 @@ class Channel:
     async def until_writable(self) -> ChannelCodec:
         """Waits until publishes may be written that count their own."""
         while True:
-            self.check_usable()
             codec = self.writable()
             if codec is not None:
                 return codec
@@ -538,6 +544,8 @@ class Channel:
             return
         self._link = opened
         self._flow = True
+        if self.in_transaction is not None:
+            opened.codec.interrupted = self.in_transaction.interruption
         if self._unconfirmed is not None:
             await opened.call(ConfirmSelect(), ConfirmSelectOk)
             if opened.error is None:

@@ -24,11 +24,16 @@ from leporid.amqp.methods import (
     ChannelFlow,
     ChannelFlowOk,
     Method,
+    TxCommit,
+    TxCommitOk,
+    TxRollback,
+    TxRollbackOk,
+    TxSelect,
     decode,
 )
 from leporid.client.answers import Answers, answer_of, encoded, ids_of
 from leporid.client.codec import ChannelCodec
-from leporid.client.delivery import Delivery, Inbox
+from leporid.client.delivery import Delivery, Inbox, give_back
 from leporid.client.errors import (
     ConnectionLost,
     LocalProtocolError,
@@ -49,6 +54,7 @@ CANCELLED_MAX: Final = 1000
 GET_ANSWERS: Final = (BasicGetOk, BasicGetEmpty)
 _GOT: Final = BasicGetOk()
 _CLOSE: Final = ChannelClose(ANSWER_CODES_OK)
+_COMMIT: Final = TxCommit()
 
 
 class ChannelUser(Protocol):
@@ -134,6 +140,10 @@ class ChannelLink:
         if isinstance(method, BasicGet):
             self._gets.append(method.no_ack)
         self.codec.write(payload)
+        if isinstance(method, TxSelect):
+            self.codec.begin_transaction()
+        elif isinstance(method, TxCommit | TxRollback):
+            self.codec.close_transaction()
         try:
             return await answer_of(
                 future,
@@ -154,8 +164,8 @@ class ChannelLink:
         if not got.done() or got.cancelled() or got.exception() is not None:
             return
         answer = got.result()
-        if isinstance(answer, tuple) and self.error is None and not answer[0].settled:
-            answer[0].nack(requeue=True)
+        if isinstance(answer, tuple):
+            give_back(answer[0])
 
     def cancel(self, inbox: Inbox, *, requeue: bool = True) -> asyncio.Future[Any]:
         """Has a consumer cancelled; what nobody took, and what still comes, is given back.
@@ -215,6 +225,21 @@ class ChannelLink:
             )
         if isinstance(method, BasicGetEmpty):
             self._gets.popleft()
+        elif isinstance(method, TxCommitOk | TxRollbackOk):
+            # Whether or not its caller still waits: the broker has done it.
+            committed = isinstance(method, TxCommitOk)
+            if self.codec.end_transaction(committed):
+                self._commit()
+
+    def _commit(self) -> None:
+        """Commits what was given back; nothing else has been written since the rollback.
+
+        A transaction that begins meanwhile waits for its tx.select-ok, which comes later.
+        """
+        future = self._answers.expect(ids_of(_COMMIT), TxCommitOk)
+        future.add_done_callback(_ignore)
+        self.codec.write(_COMMIT.encode())
+        self.codec.close_transaction()
 
     def on_got(self, delivery: Delivery, ready: int) -> None:
         """The answer to basic.get."""
@@ -228,9 +253,9 @@ class ChannelLink:
             self.codec.no_ack(delivery)
         if not asker.done():
             asker.set_result((delivery, ready))
-        elif not delivery.settled:
+        else:
             # Its caller was cancelled, or has timed out.
-            _ = delivery.nack(requeue=True)
+            give_back(delivery)
 
     def on_return(self, message: Message, exchange: str, code: int, text: str) -> None:
         """A message came back that waits for no confirm."""

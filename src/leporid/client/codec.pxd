@@ -24,8 +24,13 @@ cdef class ChannelCodec(Settler):
     cdef uint64_t reusable_tag
     # Unsettled ones with lower tags than base.
     cdef dict stragglers
-    # What was settled in a transaction that is not over; None outside of one.
+    # What was settled since the last transaction ended: deliveries, and the tags of those that
+    # nobody holds; None before the first transaction.
     cdef list undoable
+    # The same for each commit or rollback that is not answered.
+    cdef list ending
+    # Why deliveries cannot be settled for now: a transaction was begun on another connection.
+    cdef public object interrupted
     cdef uint64_t *pending
     cdef size_t pending_count, pending_capacity
     # The content that is coming in.
@@ -55,6 +60,7 @@ cdef class ChannelCodec(Settler):
     cdef int acknowledge(self, Delivery delivery) except -1
     cdef int settle_until(self, uint64_t last, bint acked) except -1
     cdef int note_settled(self, Delivery delivery) except -1
+    cdef int unsettle(self, Delivery delivery) except -1
     cdef int flush_acks(self) except -1
 
 

@@ -21,7 +21,8 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memmove
 
 from leporid.client.delivery cimport (
-    ACK, ACK_PENDING, NACK, NO_ACK, REJECT, SETTLED, UNSETTLED, Delivery, Inbox, Settler,
+    ACK, ACK_PENDING, GIVEN_BACK, NACK, NO_ACK, REJECT, SETTLED, UNSETTLED, Delivery, Inbox,
+    Settler,
 )
 from leporid.client.encoder cimport EncodedProperties, Output, short_name
 from leporid.client.publishes cimport Batch, Publish
@@ -80,6 +81,7 @@ cdef class ChannelCodec(Settler):
         self.connection, self.number, self.owner = connection, number, owner
         self.inboxes = {}
         self.stragglers = {}
+        self.ending = []
         self.last_tag = b""
         self.last_raw = b""
         self.slots = <PyObject **> PyMem_Calloc(SLOTS, sizeof(PyObject *))
@@ -139,8 +141,8 @@ cdef class ChannelCodec(Settler):
         cdef Delivery delivery
         while requeue and inbox.count:
             delivery = inbox.take()
-            if delivery.state == UNSETTLED and delivery.channel is self and self.lost is None:
-                self.settle(delivery, NACK, True, False)
+            if delivery.channel is self:
+                self.give_back(delivery)
 
     def end(self, error):
         """The channel is closed, by its owner (LocalProtocolError) or with its connection."""
@@ -150,6 +152,7 @@ cdef class ChannelCodec(Settler):
         self.clear_slots()
         self.stragglers = {}
         self.undoable = None
+        self.ending = []
         self.pending_count = 0
         self.inboxes = {}
         self.last_inbox = None
@@ -421,6 +424,8 @@ cdef class ChannelCodec(Settler):
             self.owner.on_late_settle()
             delivery.state = SETTLED
             return 0
+        if self.interrupted is not None:
+            raise fresh(self.interrupted)
         if how == ACK and not multiple:
             return self.acknowledge(delivery)
         self.flush_acks()
@@ -511,21 +516,56 @@ cdef class ChannelCodec(Settler):
         return 0
 
     def begin_transaction(self):
-        """What is settled from now on is settled when `end_transaction` says so."""
+        """Transactions were asked for: what is settled from now on takes effect with a commit."""
+        if self.undoable is None:
+            self.undoable = []
+
+    def close_transaction(self):
+        """A commit or rollback was written; what follows belongs to the next one."""
+        self.ending.append(self.undoable)
         self.undoable = []
 
     def end_transaction(self, bint committed):
-        """The broker has committed, or rolled back: then what was settled is not."""
-        cdef Delivery delivery
-        settled, self.undoable = self.undoable, None
-        if committed or settled is None:
-            return
-        for delivery in settled:
-            delivery.state = UNSETTLED
+        """The first of these was answered: after a rollback, what was settled is not.
+
+        Returns:
+            Whether it takes another commit, as what nobody holds has been given back once more.
+        """
+        settled = self.ending.pop(0) or ()
+        given_back = False
+        if committed:
+            return False
+        for each in settled:
+            if type(each) is Delivery:
+                self.unsettle(each)
+            else:
+                self.requeue(each)
+                given_back = True
+        return given_back
+
+    cdef int unsettle(self, Delivery delivery) except -1:
+        """The broker waits for a delivery again."""
+        delivery.state = UNSETTLED
+        if delivery.delivery_tag < self.base:
             self.stragglers[delivery.delivery_tag] = delivery
+            return 0
+        Py_INCREF(delivery)
+        self.slots[delivery.delivery_tag & self.mask] = <PyObject *> delivery
+        self.live += 1
+        return 0
+
+    cdef int give_back(self, Delivery delivery) except -1:
+        if delivery.state != UNSETTLED or self.lost is not None:
+            return 0
+        self.flush_acks()
+        self.forget(delivery.delivery_tag, GIVEN_BACK)
+        self.requeue(delivery.delivery_tag)
+        return 0
 
     def requeue(self, uint64_t tag):
         """Give a delivery back that belongs to no consumer any more."""
+        if self.undoable is not None:
+            self.undoable.append(tag)
         self.connection.output.settle(self.number, 120, tag, 2)
         self.connection.schedule()
 

@@ -13,6 +13,7 @@ cdef enum:
     ACK_PENDING = 1
     SETTLED = 2
     NO_ACK = 3
+    GIVEN_BACK = 4
 
 
 cdef class Inbox:
@@ -54,6 +55,7 @@ cdef class Settler:
     cdef readonly object lost
 
     cdef int settle(self, Delivery delivery, int how, bint requeue, bint multiple) except -1
+    cdef int give_back(self, Delivery delivery) except -1
 
 
 cdef class Delivery:

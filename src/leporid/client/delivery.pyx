@@ -278,6 +278,18 @@ cdef class Settler:
         """Tell the broker what became of a delivery that is unsettled."""
         raise NotImplementedError
 
+    cdef int give_back(self, Delivery delivery) except -1:
+        """Requeue a delivery that nobody has seen, if it is unsettled."""
+        raise NotImplementedError
+
+
+def give_back(Delivery delivery):
+    """Requeue a delivery whose caller or consumer is gone; nothing if it is settled.
+
+    Unlike `nack` it holds after a rollback, too: nobody is there who could settle it once more.
+    """
+    delivery.channel.give_back(delivery)
+
 
 # Without the collector's 16 bytes for each: nothing that a delivery refers to refers to it, but the
 # slots of its channel, which the collector does not see into.
@@ -296,7 +308,7 @@ cdef class Delivery:
     """
 
     def __repr__(self):
-        state = ("unsettled", "acked", "settled", "delivered without ack")[self.state]
+        state = ("unsettled", "acked", "settled", "delivered without ack", "given back")[self.state]
         return (f"<Delivery {self.delivery_tag} with key {self.key!r}, "
                 f"{PyBytes_GET_SIZE(self.body)} bytes, {state}>")
 

@@ -35,6 +35,7 @@ class Transaction:
         self.returned: list[Returned] = []
         self._channel = channel
         self._link: ChannelLink | None = None
+        self._begun = False
 
     def __repr__(self) -> str:
         state = "open" if self._channel.in_transaction is self else "not open"
@@ -58,11 +59,28 @@ class Transaction:
                 except ConnectionLost:
                     if not channel.connection.settings.robust:
                         raise
-            self._link.codec.begin_transaction()
         except BaseException:
             channel.in_transaction = None
             raise
+        self._begun = True
         return channel
+
+    @property
+    def interruption(self) -> ConnectionLost | None:
+        """Why it cannot be committed any more: what it began on is lost; None: it can."""
+        if not self._begun or self._link is None or self._link.error is None:
+            return None
+        return ConnectionLost(f"lost in a transaction, which is not committed: {self._link.error}")
+
+    def check(self) -> None:
+        """Refuses what would take effect at once, as it is sent on another connection.
+
+        Raises:
+            ConnectionLost: the one that it began on is lost.
+        """
+        error = self.interruption
+        if error is not None:
+            raise error
 
     async def __aexit__(
         self,
@@ -76,13 +94,10 @@ class Transaction:
             if kind is not None:
                 if link.error is None:
                     await link.call(TxRollback(), TxRollbackOk)
-                    link.codec.end_transaction(committed=False)
                 return
-            if link.error is not None:
-                raise ConnectionLost(f"lost in a transaction, which is not committed: {link.error}")
+            self.check()
             await link.call(TxCommit(), TxCommitOk)
-            link.codec.end_transaction(committed=True)
         finally:
-            self._channel.in_transaction = None
+            self._channel.transaction_ended()
         if self.returned:
             raise ExceptionGroup("committed, but some messages have no queue", self.returned)

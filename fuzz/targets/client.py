@@ -96,7 +96,7 @@ def one(data: bytes) -> None:
     world: Any = _World()
     connection = ConnectionCodec(world, world, lambda: None, FRAME_BYTES_MAX, MESSAGE_BYTES_MAX)
     channel = ChannelCodec(connection, CHANNEL, world)
-    channel.unconfirmed = Unconfirmed(b"id", PUBLISHES, lambda: None)
+    channel.unconfirmed = Unconfirmed(b"id", PUBLISHES, 1 << 30, lambda: None)
     inboxes = [Inbox(tag, tag == "c2", 5, world) for tag in ("c1", "c2")]
     for inbox in inboxes:
         channel.attach(inbox)
@@ -113,7 +113,7 @@ def one(data: bytes) -> None:
     except (RemoteProtocolError, Fault):
         pass
     assert all(waiter.told <= 1 for waiter in waiters)
-    left = channel.unconfirmed.renumber()
+    left = channel.unconfirmed.rewind()
     assert left == sum(not waiter.told for waiter in waiters)
     channel.end(RemoteProtocolError("the end"))
     for inbox in inboxes:

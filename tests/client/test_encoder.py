@@ -73,7 +73,7 @@ def connection_of(frame_bytes_max=4096) -> ConnectionCodec:
 def channel_of(frame_bytes_max=4096, *, confirms=True, number=3) -> ChannelCodec:
     channel = ChannelCodec(connection_of(frame_bytes_max), number, None)
     if confirms:
-        channel.unconfirmed = Unconfirmed(b"id", 1000, print)
+        channel.unconfirmed = Unconfirmed(b"id", 1000, 1 << 30, print)
     return channel
 
 
@@ -87,7 +87,7 @@ def test_properties_are_those_of_amqp(given_properties):
 @given(short, short, properties, st.binary(max_size=10_000), st.booleans())
 def test_a_publish_is_one_of_amqp(exchange, key, given_properties, body, mandatory):
     channel = channel_of()
-    channel.publish(exchange, key, encode(**given_properties), body, mandatory, Batch(1))
+    channel.publish(exchange, key, encode(**given_properties), body, mandatory, Batch(1, 1 << 30))
     method, header, *parts = frames_of(channel.connection.output_bytes())
     assert [number for _, number, _ in (method, header, *parts)] == [3] * (2 + len(parts))
     assert decode(method[2]) == BasicPublish(exchange, key, mandatory, False)
@@ -104,7 +104,7 @@ def test_message_ids_count():
     channel = channel_of()
     ids = []
     for _ in range(101):
-        channel.publish("", "k", encode(), b"", True, Batch(1))
+        channel.publish("", "k", encode(), b"", True, Batch(1, 1 << 30))
         _, header = frames_of(channel.connection.output_bytes())
         ids.append(decode_properties(header[2][12:]).message_id)
     assert ids == [f"id-{number}" for number in range(1, 102)]
@@ -144,7 +144,7 @@ def test_a_kind_of_text_is_text():
 
     check_name(Kind("fine"), "queue name")
     channel = channel_of()
-    channel.publish("", Kind("key"), encode(type=Kind("t")), b"", False, Batch(1))
+    channel.publish("", Kind("key"), encode(type=Kind("t")), b"", False, Batch(1, 1 << 30))
     method, header = frames_of(channel.connection.output_bytes())
     assert decode(method[2]) == BasicPublish("", "key")
     assert decode_properties(header[2][12:]).type == "t"
@@ -170,20 +170,20 @@ def test_what_has_no_encoding_is_told(wrong):
 
 def test_a_large_buffer_is_given_back():
     channel = channel_of(1 << 20)
-    channel.publish("", "k", encode(), bytes(5_000_000), False, Batch(1))
+    channel.publish("", "k", encode(), bytes(5_000_000), False, Batch(1, 1 << 30))
     assert len(channel.connection.output_bytes()) > 5_000_000
-    channel.publish("", "k", encode(), b"x", False, Batch(1))
+    channel.publish("", "k", encode(), b"x", False, Batch(1, 1 << 30))
     assert len(channel.connection.output_bytes()) < 100
 
 
 async def test_publishes_of_a_batch_are_written_up_to_the_window():
     channel = channel_of()
-    batch = Batch(10)
+    batch = Batch(10, 1 << 30)
     bodies = iter([b"%d" % number for number in range(25)])
     assert channel.publish_run(batch, bodies, "", "k", encode(), True, 100) is False
     assert (batch.in_flight, batch.published) == (10, 10)
     assert channel.publish_run(batch, bodies, "", "k", encode(), True, 100) is False
     assert batch.published == 10
     channel.connection.pause(True)
-    waiting = batch.until(5, asyncio.get_running_loop().create_future())
+    waiting = batch.until(5, 1 << 30, asyncio.get_running_loop().create_future())
     assert not waiting.done()

@@ -108,7 +108,10 @@ def test_unconfirmed_publishes_are_written_again_with_their_ids():
     waiters[79].set_result("gave up")
     again = channel_of(number=5)
     again.unconfirmed = channel.unconfirmed
+    assert unconfirmed_of(again).rewind() == 48
+    assert unconfirmed_of(again).to_resend
     assert again.republish() == 48
+    assert not unconfirmed_of(again).to_resend
     second = frames_of(again.connection.output_bytes())
     ids = [decode_properties(each[12:]).message_id for kind, _, each in second if kind == 2]
     assert ids == [f"id-{number}" for number in range(51, 101) if number not in (70, 80)]
@@ -127,42 +130,87 @@ def test_unconfirmed_publishes_are_written_again_with_their_ids():
 def test_failing_tells_everybody():
     channel = channel_of()
     waiters = publish(channel, 3)
-    batch = Batch(5)
+    batch = Batch(5, 1 << 30)
     channel.publish_one(batch, b"x", "x", "k", encode(), True)
     lost = ConnectionLost("gone")
     unconfirmed_of(channel).fail(lost)
-    assert [waiter.result for waiter in waiters] == [lost] * 3
+    assert [str(waiter.result) for waiter in waiters] == ["gone"] * 3
+    # Each has one of its own, which takes its traceback.
+    assert len({id(waiter.result) for waiter in waiters}) == 3
     assert batch.error is lost
-    assert unconfirmed_of(channel).renumber() == 0
+    assert unconfirmed_of(channel).rewind() == 0
 
 
 async def test_a_batch_wakes_at_the_number_that_was_asked_for():
     loop = asyncio.get_running_loop()
     channel = channel_of()
-    batch = Batch(10)
+    batch = Batch(10, 1 << 30)
     channel.publish_run(batch, iter([b"x"] * 10), "x", "k", encode(), True, 10)
-    half = batch.until(5, loop.create_future())
+    half = batch.until(5, 5, loop.create_future())
     confirm(channel, 4, multiple=True)
     assert not half.done()
     confirm(channel, 5, nack=True)
     assert half.done()
     assert [type(each) for each in batch.failures] == [Nacked]
-    assert batch.until(5, loop.create_future()).done()
-    rest = batch.until(0, loop.create_future())
+    assert batch.until(5, 5, loop.create_future()).done()
+    assert not batch.until(5, 4, loop.create_future()).done()
+    rest = batch.until(0, 0, loop.create_future())
     batch.fail(ConnectionLost("gone"))
     assert rest.done()
 
 
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(0, 40))
+def test_what_is_written_again_in_pieces_is_matched_with_its_confirms(given_up, cuts):
+    """Confirms, losses of the connection and callers that give up come between the pieces."""
+    channel = channel_of()
+    waiters = []
+    for number in range(40):
+        waiter: Any = Waiter()
+        channel.publish("x", "k", encode(), b"%02d" % number * 5000, True, waiter)
+        waiters.append(waiter)
+    unconfirmed = unconfirmed_of(channel)
+    confirmed = set()
+    choose = iter([*given_up, *[10] * 1000])
+    while len(unconfirmed):
+        channel = channel_of()
+        channel.unconfirmed = unconfirmed
+        unconfirmed.rewind()
+        tags = []
+        while unconfirmed.to_resend:
+            count = channel.republish()
+            assert len(channel.connection.output) < 64 * 1024 + 11_000
+            frames = frames_of(channel.connection.output_bytes())
+            bodies = [each for kind, _, each in frames if kind == 3]
+            firsts = [bodies[at][:2] for at in range(0, len(bodies), len(bodies) // max(1, count))]
+            tags += firsts if count else []
+            what = next(choose)
+            if what == 9 and cuts:
+                cuts -= 1
+                break  # the connection is lost
+            if what % 2 and tags:
+                confirm(channel, len(tags), multiple=True)
+                confirmed |= {first for first in tags if waiters[int(first)].result is None}
+            elif what < 10:
+                waiters[what * 4].result = waiters[what * 4].result or "gave up"
+        else:
+            with pytest.raises(RemoteProtocolError):
+                confirm(channel, len(tags) + 1)
+            if tags:
+                confirm(channel, len(tags), multiple=True)
+    assert {each.result for each in waiters} <= {None, "gave up"}
+    assert unconfirmed.single_bytes == 0
+
+
 def test_an_abandoned_batch_is_not_written_again():
     channel = channel_of()
-    batch = Batch(10)
+    batch = Batch(10, 1 << 30)
     channel.publish_run(batch, iter([b"x"] * 10), "x", "k", encode(), True, 10)
     batch.abandoned = True
-    assert unconfirmed_of(channel).renumber() == 0
+    assert unconfirmed_of(channel).rewind() == 0
 
 
 def test_what_is_dropped_frees_its_references():
-    unconfirmed = Unconfirmed(b"id", 1000, print)
+    unconfirmed = Unconfirmed(b"id", 1000, 1 << 30, print)
     channel = channel_of()
     channel.unconfirmed = unconfirmed
     publish(channel, 200)
@@ -235,10 +283,12 @@ def test_a_publish_that_cannot_be_written_is_not_counted():
 def test_room_is_told_when_there_was_none():
     told = []
     channel = channel_of()
-    channel.unconfirmed = Unconfirmed(b"id", 3, lambda: told.append(unconfirmed.single_room))
+    channel.unconfirmed = Unconfirmed(
+        b"id", 3, 1 << 30, lambda: told.append(unconfirmed.single_room)
+    )
     unconfirmed = unconfirmed_of(channel)
     publish(channel, 3)
-    channel.publish_one(Batch(10), b"x", "x", "k", encode(), True)
+    channel.publish_one(Batch(10, 1 << 30), b"x", "x", "k", encode(), True)
     assert (unconfirmed.single_room, unconfirmed.singles) == (0, 3)
     confirm(channel, 4)
     assert told == []

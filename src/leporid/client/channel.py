@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import secrets
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,7 +37,6 @@ from leporid.amqp.methods import (
 from leporid.client import arguments as given
 from leporid.client import events
 from leporid.client.channel_link import ChannelLink
-from leporid.client.codec import ChannelCodec
 from leporid.client.consumers import Consumers
 from leporid.client.delivery import Delivery
 from leporid.client.encoder import check_name
@@ -52,10 +50,9 @@ from leporid.client.errors import (
     fresh,
 )
 from leporid.client.exchange import Exchange
-from leporid.client.gate import AT_ONCE, Gate
 from leporid.client.link import Link
 from leporid.client.message import HeaderValue, Message
-from leporid.client.publishes import Unconfirmed
+from leporid.client.publishing import Publishing
 from leporid.client.queue import Queue
 from leporid.client.rpc import Rpc
 from leporid.client.stream import Stream
@@ -83,13 +80,10 @@ class Channel:
         self.confirms = confirms
         self.default_prefetch: int = prefetch
         self._link: ChannelLink | None = None
-        self.gate: Gate = Gate(self._room)
-        self._unconfirmed: Unconfirmed | None = None
-        if confirms:
-            prefix, most = secrets.token_urlsafe(12), connection.settings.unconfirmed_max
-            self._unconfirmed = Unconfirmed(prefix.encode(), most, self.gate.look)
+        self.publishing: Publishing = Publishing(
+            connection.settings, confirms, self._usable, connection.changed
+        )
         self._end: Exception | None = None
-        self._flow = True
         # A task opens it again after the broker closed it.
         self._reopener = False
         # Its link is there, but consumers and publishes that were not confirmed come first.
@@ -103,8 +97,9 @@ class Channel:
         else:
             state = "being opened again" if self._link is None else "open"
         number = "" if self._link is None else f" {self._link.number}"
-        unconfirmed = 0 if self._unconfirmed is None else len(self._unconfirmed)
-        return f"<Channel{number}, {self.consumers} consumers, {unconfirmed} unconfirmed, {state}>"
+        unconfirmed = self.publishing.unconfirmed
+        count = 0 if unconfirmed is None else len(unconfirmed)
+        return f"<Channel{number}, {self.consumers} consumers, {count} unconfirmed, {state}>"
 
     @property
     def is_open(self) -> bool:
@@ -439,42 +434,10 @@ class Channel:
         if self.in_transaction is not None:
             self.in_transaction.check()
 
-    def publisher(self) -> ChannelCodec | None:
-        """What a publish is written with; None: it has to wait, for room or for others."""
-        codec = self.writable()
-        full = self._unconfirmed is not None and not self._unconfirmed.single_room
-        return None if full or self.gate else codec
-
-    async def publishing(self) -> ChannelCodec:
-        """Waits until a publish may be written, behind those that wait already."""
-        await self.gate.passed()
-        codec = self.writable()
-        assert codec is not None
-        return codec
-
-    def _room(self) -> int:
-        """How many publishes may be written now."""
-        if self.writable() is None:
-            return 0
-        return AT_ONCE if self._unconfirmed is None else self._unconfirmed.single_room
-
-    def writable(self) -> ChannelCodec | None:
-        """What publishes are written with that count their own; None: they have to wait."""
+    def _usable(self) -> ChannelLink | None:
+        """The channel if it can be used at once."""
         self.check_usable()
-        link = self._link
-        if link is None or not self._flow or not self.is_open:
-            return None
-        if link.link.is_blocked or link.codec.connection.paused:
-            return None
-        return link.codec
-
-    async def until_writable(self) -> ChannelCodec:
-        """Waits until publishes may be written that count their own."""
-        while True:
-            codec = self.writable()
-            if codec is not None:
-                return codec
-            await self.connection.changed()
+        return self._link if self.is_open else None
 
     async def publish_reply(self, key: str, body: bytes, properties: dict[str, Any]) -> None:
         """Publishes a reply."""
@@ -543,13 +506,13 @@ class Channel:
             await opened.close()
             return
         self._link = opened
-        self._flow = True
+        self.publishing.flow = True
         if self.in_transaction is not None:
             opened.codec.interrupted = self.in_transaction.interruption
-        if self._unconfirmed is not None:
+        if self.confirms:
             await opened.call(ConfirmSelect(), ConfirmSelectOk)
             if opened.error is None:
-                opened.codec.unconfirmed = self._unconfirmed
+                opened.codec.unconfirmed = self.publishing.unconfirmed
 
     async def restore_consumers(self) -> None:
         """Starts all consumers again; one that the broker refuses ends with its error."""
@@ -584,11 +547,16 @@ class Channel:
             self.connection.spawn(self._reopen_after_error())
 
     def resend(self) -> None:
-        """Publishes again what is unconfirmed."""
-        if self._link is not None and self._unconfirmed is not None:
-            count = self._link.codec.republish()
-            if count:
-                self.connection.emit(events.Resent(self._link.number, count))
+        """Publishes again what is unconfirmed; others wait until all of it is written."""
+        unconfirmed = self.publishing.unconfirmed
+        if self._link is not None and unconfirmed is not None and unconfirmed.rewind():
+            self.connection.spawn(self._resend(self._link))
+
+    async def _resend(self, link: ChannelLink) -> None:
+        count = await self.publishing.resend(link)
+        if count:
+            self.connection.emit(events.Resent(link.number, count))
+        self.connection.notify()
 
     async def _reopen_after_error(self) -> None:
         """The broker closed the channel and not the connection: opens it until it stays open."""
@@ -644,8 +612,8 @@ class Channel:
         self._end = error = fresh(error)
         local = isinstance(error, LocalProtocolError)
         lost = ConnectionLost("closed before the publish was confirmed") if local else error
-        if self._unconfirmed is not None:
-            self._unconfirmed.fail(fresh(lost))
+        if self.publishing.unconfirmed is not None:
+            self.publishing.unconfirmed.fail(lost)
         self._consumers.end(None if local else error)
         self._link = None
         self.connection.notify()
@@ -667,15 +635,16 @@ class Channel:
             self.stop(error)
         elif by_broker:
             self.connection.emit(events.ChannelClosed(channel.number, error))
-            if self._unconfirmed is not None and getattr(error, "method", "") == "basic.publish":
+            unconfirmed = self.publishing.unconfirmed
+            if unconfirmed is not None and getattr(error, "method", "") == "basic.publish":
                 # Which of them it was, the broker does not say.
-                self._unconfirmed.fail(fresh(error))
+                unconfirmed.fail(error)
             self._open_again()
         self.connection.notify()
 
     def channel_flow(self, active: bool) -> None:
         """The broker does (not) want publishes."""
-        self._flow = active
+        self.publishing.flow = active
         self.connection.notify()
 
     def consumer_cancelled(self, consumer_tag: str) -> None:

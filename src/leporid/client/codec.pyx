@@ -620,7 +620,8 @@ cdef class ChannelCodec(Settler):
         cdef size_t _i
         cdef ConnectionCodec connection = self.connection
         for _i in range(most):
-            if batch.in_flight >= batch.window or connection.paused or self.lost is not None:
+            if batch.in_flight >= batch.window or batch.bytes >= batch.bytes_max or \
+                    connection.paused or self.lost is not None:
                 return False
             try:
                 message = next(messages)
@@ -635,23 +636,32 @@ cdef class ChannelCodec(Settler):
         if type(message) is not bytes:
             message, key, properties = message_parts(message, key, properties)
         self.publish(exchange, key, properties, message, mandatory, batch)
-        batch.in_flight += self.unconfirmed is not None
+        if self.unconfirmed is not None:
+            batch.in_flight += 1
+            batch.bytes += PyBytes_GET_SIZE(message)
         batch.published += 1
 
     def republish(self):
-        """Write again what was published on an earlier connection and not confirmed.
+        """Write again what was published on an earlier connection and not confirmed: a piece of it.
+
+        A piece has as much as leaves at a time, and one body more.
 
         Returns:
-            How many that are.
+            How many publishes were written.
         """
-        cdef uint64_t tag, count = self.unconfirmed.renumber()
+        cdef Unconfirmed unconfirmed = self.unconfirmed
+        cdef Output output = self.connection.output
         cdef Publish *entry
-        for tag in range(1, count + 1):
-            entry = &self.unconfirmed.ring[tag & self.unconfirmed.mask]
-            self.connection.output.publish(
+        cdef size_t count = 0
+        while output.size < FLUSH_BYTES:
+            entry = unconfirmed.resent()
+            if entry == NULL:
+                break
+            output.publish(
                 self.number, <str> <object> entry.exchange, <str> <object> entry.key, entry.bits,
-                <EncodedProperties> <object> entry.properties, self.unconfirmed.prefix,
-                entry.number, <bytes> <object> entry.body, self.connection.payload_max)
+                <EncodedProperties> <object> entry.properties, unconfirmed.prefix, entry.number,
+                <bytes> <object> entry.body, self.connection.payload_max)
+            count += 1
         self.connection.schedule()
         return count
 

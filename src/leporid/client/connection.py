@@ -453,7 +453,7 @@ class Connection:
             if not waiter.done():
                 waiter.set_result(None)
         for channel in self._channels:
-            channel.gate.look()
+            channel.publishing.gate.look()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs a task that ends with the connection."""

@@ -135,9 +135,9 @@ class Exchange:
         self, body: bytes, key: str, properties: EncodedProperties, mandatory: bool
     ) -> None:
         channel = self.channel
-        codec = channel.publisher()
+        codec = channel.publishing.at_once()
         if codec is None:
-            codec = await channel.publishing()
+            codec = await channel.publishing.in_turn()
         if not channel.confirms:
             codec.publish(self.name, key, properties, body, mandatory, None)
             return
@@ -206,7 +206,7 @@ class Exchange:
         """
         whole_number(window, "window", 1, WINDOW_MAX)
         check_name(key, "routing key")
-        batch = Batch(window)
+        batch = Batch(window, self.channel.connection.settings.unconfirmed_bytes_max)
         try:
             if isinstance(messages, AsyncIterable):
                 async for message in messages:
@@ -216,7 +216,7 @@ class Exchange:
                         break
             else:
                 await self._publish_all(batch, messages, key, mandatory)
-            await self._until(batch, 0)
+            await self._until(batch, 0, 0)
         except BaseException:
             batch.abandoned = True
             raise
@@ -235,19 +235,23 @@ class Exchange:
             codec = await self._room(batch)
             if codec.publish_run(batch, iterator, self.name, key, PERSISTENT, mandatory, RUN):
                 return
-            if batch.in_flight < batch.window:
+            if not batch.is_full:
                 await asyncio.sleep(0)
 
     async def _room(self, batch: Batch) -> ChannelCodec:
         """Waits until a batch may go on."""
-        if batch.in_flight >= batch.window:
+        if batch.is_full:
             # Half of the window at a time: the broker confirms many publishes at once.
-            await self._until(batch, batch.window // 2)
-        return self.channel.writable() or await self.channel.until_writable()
+            await self._until(batch, batch.window // 2, batch.bytes_max // 2)
+        if batch.error is not None:
+            raise fresh(batch.error)
+        publishing = self.channel.publishing
+        return publishing.writable() or await publishing.until_writable()
 
-    async def _until(self, batch: Batch, wanted: int) -> None:
-        if batch.in_flight > wanted and batch.error is None:
-            await batch.until(wanted, asyncio.get_running_loop().create_future())
+    async def _until(self, batch: Batch, wanted: int, wanted_bytes: int) -> None:
+        if batch.error is None:
+            future = asyncio.get_running_loop().create_future()
+            await batch.until(wanted, wanted_bytes, future)
         if batch.error is not None:
             raise fresh(batch.error)
 

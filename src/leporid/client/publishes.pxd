@@ -19,16 +19,16 @@ ctypedef struct Publish:
 
 
 cdef class Batch:
-    cdef readonly size_t window
-    cdef readonly size_t in_flight
+    cdef readonly size_t window, bytes_max
+    cdef readonly size_t in_flight, bytes
     cdef readonly size_t published
     cdef readonly list failures
     cdef readonly object error
     cdef public bint abandoned
     cdef object waiter
-    cdef size_t wanted
+    cdef size_t wanted, wanted_bytes
 
-    cdef int done(self, object error) except -1
+    cdef int done(self, object error, size_t size) except -1
 
 
 cdef class Unconfirmed:
@@ -38,9 +38,16 @@ cdef class Unconfirmed:
     # Where the search for a message that came back begins.
     cdef uint64_t returns_from
     cdef readonly bytes prefix
+    # Of an earlier connection, to be written again: none if these are equal.
+    cdef uint64_t resend_from, resend_to
     cdef readonly size_t singles, single_max
+    cdef readonly size_t single_bytes, bytes_max
     cdef object on_room
 
+    cdef uint64_t end(self) noexcept
+    cdef bint is_full(self) noexcept
+    cdef bint is_given_up(self, Publish *entry) except -1
+    cdef Publish *resent(self) except? NULL
     cdef uint64_t reserve(self) except 0
     cdef void add(self, str exchange, str key, EncodedProperties properties, bytes body,
                   int bits, object waiter)

@@ -126,6 +126,8 @@ class Settings:
         message_bytes_max: the largest body that is received.
         unconfirmed_max: how many calls of `publish` on a channel may wait for their confirm; others
             wait until they may send. `publish_many` has its `window`.
+        unconfirmed_bytes_max: as soon as the bodies of these have so many bytes, others wait, too;
+            and so does each `publish_many` with its own.
         connect_timeout_s: for one address: TCP, TLS and login.
         answer_timeout_s: for an answer of the broker to a method.
         robust: connect again when the connection is lost.
@@ -150,6 +152,7 @@ class Settings:
     channels_max: int = 2047
     message_bytes_max: int = MESSAGE_BYTES_MAX
     unconfirmed_max: int = 10_000
+    unconfirmed_bytes_max: int = 64 * 1024 * 1024
     connect_timeout_s: float = 10.0
     answer_timeout_s: float = 30.0
     robust: bool = True
@@ -185,6 +188,7 @@ class Settings:
             ("channels_max", 1, 65535),
             ("message_bytes_max", 0, 1 << 62),
             ("unconfirmed_max", 1, WINDOW_MAX),
+            ("unconfirmed_bytes_max", 1, 1 << 62),
             ("prefetch", 0, PREFETCH_MAX),
         ):
             whole_number(getattr(self, name), name, least, most)

@@ -23,6 +23,7 @@ from leporid.broker.access.permissions import EVERYTHING
 from leporid.broker.access.topics import TopicPermission
 from leporid.broker.exchange.types import Binding
 from leporid.broker.global_parameters import GlobalParameter
+from leporid.broker.pipeline_runs import PipelineRun
 from leporid.broker.policy.policies import make_policy
 from leporid.filterserver.filter_class import FilterClass
 from leporid.limits.refusals import Refusals
@@ -39,6 +40,8 @@ from leporid.server.http import application
 POLICY = {"pattern": "^x", "definition": {"max-length": 5}}
 STREAM = "/api/streams/{vhost}/{stream}"
 QUEUE = "/api/queues/{vhost}/{queue}"
+PIPELINE = "/api/pipelines/{vhost}/{name}"
+RUN = {"pipeline": "archive", "state": "done", "started_ms": 1}
 TABLE = table_of(body=["x"], routing_key=["jobs"])
 
 # For each route a request that is answered with what it asks for, and takes of every share that the
@@ -104,6 +107,11 @@ SAMPLES |= {
     ("GET", "/api/streams"): ("/api/streams", {}),
     ("GET", "/api/readers"): ("/api/readers", {}),
     ("GET", "/api/readers/{vhost}"): ("/api/readers/%2F", {}),
+    ("GET", "/api/pipelines"): ("/api/pipelines", {}),
+    ("GET", "/api/pipelines/{vhost}"): ("/api/pipelines/%2F", {}),
+    ("GET", PIPELINE): ("/api/pipelines/%2F/p", {}),
+    ("PUT", PIPELINE): ("/api/pipelines/%2F/p", {"json": RUN}),
+    ("DELETE", PIPELINE): ("/api/pipelines/%2F/p", {}),
     ("GET", "/api/groups"): ("/api/groups", {}),
     ("GET", "/api/groups/{vhost}"): ("/api/groups/%2F", {}),
     ("GET", "/api/leases"): ("/api/leases", {}),
@@ -340,6 +348,7 @@ class FilledWorld(World):
         super().__init__()
         self.fill(self.stream(), 2)
         self.vhost.set_reader_offset("orders", "r", 0)
+        self.vhost.pipeline_runs.report(PipelineRun("guest", "p", 1, 2, {"state": "done"}))
         self.vhost.groups.restore("orders", "g", 0, {}, 0)
         fill(self, queue_of(self, "jobs"), 3)
         delays = self.vhost.delay_stores.of(self.vhost.exchange(""))

@@ -63,6 +63,21 @@ async def test_readers_and_their_lag(world: World, client: httpx.AsyncClient):
     assert paged["items"] == [{"end": 5, "vhost": "/"}]
 
 
+async def test_a_reader_of_partitions_has_the_name_that_readers_know(
+    world: World, client: httpx.AsyncClient
+):
+    world.vhost.declare_partitioned_stream("many", 2)
+    world.stream("many-more")
+    for queue in ("many-0", "many-1", "many-more"):
+        world.vhost.set_reader_offset(queue, "r", 0)
+    found = await listed(client, "/api/readers", columns="stream,partition,reader", sort="stream")
+    assert sorted(found, key=lambda one: (one["stream"], one["partition"])) == [
+        {"stream": "many", "partition": 0, "reader": "r"},
+        {"stream": "many", "partition": 1, "reader": "r"},
+        {"stream": "many-more", "partition": 0, "reader": "r"},
+    ]
+
+
 async def test_groups(world: World, client: httpx.AsyncClient):
     world.stream()
     world.vhost.groups.restore("orders", "g", 2, {}, 7)

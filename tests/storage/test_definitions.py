@@ -362,10 +362,10 @@ def test_a_newer_schema_is_refused_and_left_alone(path: Path):
     (path.parent / "left-damaged").touch()
     for one in (path, copy_path(path)):
         connection = sqlite3.connect(one)
-        connection.execute("PRAGMA user_version = 7")
+        connection.execute("PRAGMA user_version = 9")
         connection.close()
     before = path.read_bytes()
-    with pytest.raises(DefinitionsError, match=r"newer version \(schema 7; this one reads 6\)"):
+    with pytest.raises(DefinitionsError, match=r"newer version \(schema 9; this one reads 8\)"):
         Definitions(path, KINDS)
     assert path.read_bytes() == before
 

@@ -18,11 +18,14 @@ from tests.storage.test_definitions import (
 
 from leporid.broker.stored import (
     KINDS,
+    Stored,
     StoredBinding,
     StoredGroupRetries,
+    StoredPipelineRun,
     StoredPolicy,
     StoredQueue,
     StoredReaderOffset,
+    StoredReaderProgress,
 )
 from leporid.durable import Drop, Put
 from leporid.storage.database import Database, DefinitionsError
@@ -118,6 +121,27 @@ def test_a_file_keeps_the_schema_that_knows_all_its_rows(path: Path):
     assert definitions.report == ()
     assert [one.id for one in definitions.load().of(StoredGroupRetries)] == [7]
     assert definitions.load().next_queue_id == 8
+    definitions.close()
+    assert problems(path, KINDS) == []
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        StoredReaderProgress("/", "s", "r", "ann", 5, 0),
+        StoredPipelineRun("/", "ann", "p", 5, 6, "{}"),
+    ],
+)
+def test_a_later_table_is_made_for_its_first_row(path: Path, definition: Stored):
+    committed(path, vhost("/"), queue(1, "s"), drop(Put(definition)))
+    assert versions(path) == (3, 3)
+    committed(path, Put(definition))
+    since = definition.TABLE.since
+    assert versions(path) == (since, since)
+    definitions = Definitions(path, KINDS)
+    assert definitions.load().of(type(definition)) == (definition,)
+    definitions.commit([drop(vhost("/"))])
+    assert definitions.load().of(type(definition)) == ()
     definitions.close()
     assert problems(path, KINDS) == []
 

@@ -7,6 +7,7 @@ what they are between, readers before their stream, delayed messages before thei
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from leporid.broker.broker import Broker
     from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.group.members import Group
+    from leporid.broker.pipeline_runs import PipelineRun
     from leporid.broker.queue.queue import QueueState
 
 
@@ -335,6 +337,28 @@ class StoredReaderOffset(Stored):
 
 
 @dataclass(frozen=True, slots=True)
+class StoredReaderProgress(Stored):
+    """Who a named reader is, since when, and when its offset changed last; 0: not known."""
+
+    # The user is not a column `user`: the row outlives that user, as the offset does.
+    TABLE = Table("reader_progress", ("vhost", "stream", "reader"), since=7)
+    TITLE = "progress of a reader"
+    NEEDS = (StoredReaderOffset,)
+    vhost: str
+    stream: str
+    reader: str
+    read_by: str
+    since_ms: int
+    moved_ms: int
+
+    def restore(self, broker: Broker) -> None:
+        """Tell the stream."""
+        vhost = broker.vhosts[self.vhost]
+        queue, moved_ms = vhost.stream(self.stream), self.moved_ms or None
+        vhost.bookmarks.restore(queue, self.reader, self.read_by, self.since_ms, moved_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class StoredGroup(Stored):
     """A group reads a stream, or a partitioned one; its filter is a table of arguments."""
 
@@ -447,6 +471,33 @@ class StoredGlobalParameter(Stored):
     def restore(self, broker: Broker) -> None:
         """Have it again."""
         broker.global_parameters.restore(self.name, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPipelineRun(Stored):
+    """A run of a data pipeline, as it was reported last; its facts are JSON."""
+
+    # The user is not a column `user`: what is known of runs outlives that user.
+    TABLE = Table("pipeline_runs", ("vhost", "reported_by", "name", "started_ms"), since=8)
+    TITLE = "run of a pipeline"
+    NEEDS = (StoredVhost,)
+    vhost: str
+    reported_by: str
+    name: str
+    started_ms: int
+    reported_ms: int
+    facts: str
+
+    @classmethod
+    def of(cls, vhost: str, run: PipelineRun) -> StoredPipelineRun:
+        """Return what is recorded of a run."""
+        facts = json.dumps(dict(run.facts), ensure_ascii=False)
+        return cls(vhost, run.user, run.name, run.started_ms, run.reported_ms, facts)
+
+    def restore(self, broker: Broker) -> None:
+        """Have it again."""
+        runs, at_ms = broker.vhosts[self.vhost].pipeline_runs, (self.started_ms, self.reported_ms)
+        runs.restore(self.reported_by, self.name, *at_ms, json.loads(self.facts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -611,5 +662,7 @@ KINDS: Final[tuple[type[Stored], ...]] = (
     StoredPause,
     StoredVhostProtection,
     StoredGlobalParameter,
+    StoredReaderProgress,
+    StoredPipelineRun,
 )
 """All of them, in the order in which a new file gets their tables."""

@@ -31,6 +31,7 @@ from leporid.broker.exchange.verdict_queues import VerdictQueues
 from leporid.broker.group.groups import Groups
 from leporid.broker.memory import EXCHANGE_BYTES, queue_bytes, size_of
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
+from leporid.broker.pipeline_runs import PipelineRuns
 from leporid.broker.policy.governing import Governor
 from leporid.broker.policy.policies import Policies, Policy
 from leporid.broker.queue.pausing import Pauses
@@ -53,7 +54,6 @@ from leporid.broker.stored import (
     Recorder,
     StoredExchange,
     StoredQueue,
-    StoredReaderOffset,
 )
 from leporid.broker.stream import partitions as partitioned
 from leporid.broker.stream import stream_arguments
@@ -104,6 +104,7 @@ class VirtualHost(VhostMetadata):
         self._behind = Totals()
         self._totals = Totals(self._behind)
         self.bookmarks = Bookmarks(self._recorder, registry.engine)
+        self.pipeline_runs = PipelineRuns(self._recorder)
         self.groups = Groups(self, self._recorder, registry)
         self.pauses = Pauses(self._recorder, lambda: self.groups)
         self.histories = Histories(self, self._recorder, registry.new_queue_id, registry.memory)
@@ -544,7 +545,7 @@ class VirtualHost(VhostMetadata):
         ready = queue.engine.retire()
         self.verdict_queues.destination_gone(queue)
         for reader in queue.reader_offsets:
-            self._recorder.drop(StoredReaderOffset, self.name, queue.name, reader)
+            self.bookmarks.drop_recorded(queue, reader)
             yield None
         self.pauses.deleted(queue)
         self._registry.events.queue_deleted(queue)

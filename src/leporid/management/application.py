@@ -73,6 +73,7 @@ from leporid.management.overview import OverviewRoutes
 from leporid.management.paths import CostedRoute, Handler, ProbeRoute, RawRoute
 from leporid.management.pausing import PauseRoutes
 from leporid.management.permissions import PermissionRoutes
+from leporid.management.pipelines import PipelineRoutes
 from leporid.management.policies import PolicyRoutes
 from leporid.management.publishing import PublishRoutes
 from leporid.management.queues import QueueRoutes
@@ -98,6 +99,8 @@ READER = STREAM + "/readers/{reader}"
 QUEUE = "/api/queues/{vhost}/{queue}"
 LEASES = QUEUE + "/leases"
 ONE_LEASE = LEASES + "/{lease}"
+PIPELINES = "/api/pipelines"
+PIPELINE = PIPELINES + "/{vhost}/{name}"
 GROUPS = "/api/groups/{vhost}/{stream}"
 GROUP = GROUPS + "/{group}"
 DELAYS = "/api/delays/{vhost}"
@@ -130,7 +133,9 @@ PERMISSIONS = "/permissions"
 TOPIC_PERMISSIONS = "/topic-permissions"
 
 # Writes that are the work of applications, not of administrators; some do thousands a second.
-NOT_AUDITED = frozenset({(LEASES, "POST"), (ONE_LEASE, "DELETE"), (READER, "PUT")})
+NOT_AUDITED = frozenset(
+    {(LEASES, "POST"), (ONE_LEASE, "DELETE"), (READER, "PUT"), (PIPELINE, "PUT")}
+)
 
 # What answers may be tables, too; their handlers look at what the client takes.
 OTHER_FORMS = frozenset({TABLE, LEASE, LIVE, PUBLISH, SEARCH, SHOW, WAIT, TRY})
@@ -415,9 +420,14 @@ def _looking_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
 
 
 def _own_lists(around: Surroundings, leases: LeaseRoutes, route: Make) -> list[CostedRoute]:
-    """Make lists of streams, readers, groups and leases."""
-    lists = StreamListRoutes(around)
+    """Make lists of streams, readers, groups and leases, and what pipelines report."""
+    lists, pipelines = StreamListRoutes(around), PipelineRoutes(around)
     return [
+        route("GET", PIPELINES, pipelines.listing, LIST),
+        route("GET", PIPELINES + "/{vhost}", pipelines.listing, LIST),
+        route("GET", PIPELINE, pipelines.show, LOOK),
+        route("PUT", PIPELINE, pipelines.report, DEFINE),
+        route("DELETE", PIPELINE, pipelines.forget, REMOVE),
         route("GET", "/api/streams", lists.streams, LIST),
         route("GET", "/api/readers", lists.readers, LIST),
         route("GET", "/api/readers/{vhost}", lists.readers, LIST),

@@ -92,7 +92,7 @@ def _readers(found: Found, partitions: Iterable[int]) -> Iterator[dict[str, Any]
 
 def _reader(found: Found, partition: int, reader: str, offset: int) -> dict[str, Any]:
     queue = found.vhost.stream(found.streams[partition].name)
-    standing = Standing(queue, found.streams[partition], reader, offset)
+    standing = Standing(queue, found.streams[partition], reader, offset, found.name, partition)
     return {
         "reader": reader,
         "partition": partition,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from leporid.broker.stream.partitions import standings
 from leporid.broker.stream.readers import Standing, skipped_messages
 from leporid.management.amqp_json import shown
 from leporid.management.authorization import vhosts_listed
@@ -74,7 +75,8 @@ class StreamListRoutes:
         self._around = around
         readers: dict[str, Any] = {
             "reader": lambda reader: shown(reader.name),
-            "stream": lambda reader: shown(reader.queue.name),
+            "stream": lambda reader: shown(reader.stream_name),
+            "partition": lambda reader: reader.partition,
             "vhost": lambda reader: reader.queue.vhost,
             "offset": lambda reader: reader.offset,
             "next_offset": lambda reader: reader.next_offset,
@@ -90,7 +92,9 @@ class StreamListRoutes:
             around, Table(STREAM_FIELDS, ("vhost", "name")), lambda queue: queue.name
         )
         self._readers: Lists[Standing] = Lists(
-            around, Table(readers, ("vhost", "stream", "reader")), lambda reader: reader.name
+            around,
+            Table(readers, ("vhost", "stream", "partition", "reader")),
+            lambda reader: reader.name,
         )
         self._groups: Lists[OwnGroup] = Lists(
             around, Table(GROUP_FIELDS, ("vhost", "stream", "group")), lambda row: row.group.name
@@ -102,7 +106,7 @@ class StreamListRoutes:
 
     async def readers(self, request: Request) -> Response:
         """GET /api/readers, and /api/readers/{vhost}."""
-        return await self._list(request, self._readers, _readers)
+        return await self._list(request, self._readers, standings)
 
     async def groups(self, request: Request) -> Response:
         """GET /api/groups, and /api/groups/{vhost}."""
@@ -121,16 +125,6 @@ def _streams(vhost: VirtualHost) -> Iterator[QueueState | None]:
     """Go through the streams; None for each other queue."""
     for queue in vhost.queues_now():
         yield queue if queue.stream is not None and not queue.deleted else None
-
-
-def _readers(vhost: VirtualHost) -> Iterator[Standing | None]:
-    for queue in _streams(vhost):
-        if queue is None or queue.stream is None:
-            yield None
-            continue
-        vhost.bookmarks.save_of(queue)
-        for name, offset in list(queue.reader_offsets.items()):
-            yield Standing(queue, queue.stream, name, offset)
 
 
 def _groups(vhost: VirtualHost) -> Iterator[OwnGroup | None]:

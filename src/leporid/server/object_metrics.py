@@ -100,30 +100,21 @@ class ReaderFound:
     """A named reader of a stream or a partition, and where that is."""
 
     vhost: VirtualHost
-    stream: str
-    partition: int
     standing: Standing
 
 
 def _readers(broker: Broker, names: Collection[str]) -> Iterator[ReaderFound | None]:
     for vhost in _vhosts(broker, names):
-        for place in partitions.placed(vhost):
-            yield None
-            if place is None:
-                continue
-            queue, stream, number = place
-            assert queue.stream is not None
-            for reader, offset in tuple(queue.reader_offsets.items()):
-                standing = Standing(queue, queue.stream, reader, offset)
-                yield ReaderFound(vhost, stream, number, standing)
+        for standing in partitions.standings(vhost, saved=False):
+            yield None if standing is None else ReaderFound(vhost, standing)
 
 
 def _reader_labels(found: ReaderFound) -> str | None:
-    if found.standing.queue.deleted:
+    of = found.standing
+    if of.queue.deleted:
         return None
-    vhost, stream = escaped(found.vhost.name), escaped(found.stream)
-    reader = escaped(found.standing.name)
-    return f'vhost="{vhost}",stream="{stream}",partition="{found.partition}",reader="{reader}"'
+    vhost, stream, reader = escaped(of.queue.vhost), escaped(of.stream_name), escaped(of.name)
+    return f'vhost="{vhost}",stream="{stream}",partition="{of.partition}",reader="{reader}"'
 
 
 def _lag_seconds(found: ReaderFound) -> float:

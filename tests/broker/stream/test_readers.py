@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.broker.engine_fake import FakeReader
 from tests.broker.peer import Peer, World
-from tests.broker.recording import Recording, drops
+from tests.broker.recording import Recording, drops, puts
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
 from leporid.amqp.methods import (
@@ -22,11 +22,11 @@ from leporid.amqp.methods import (
     QueueDeclare,
     QueueDelete,
 )
-from leporid.amqp.tables import ByteArray, Int32, LongString, Value
-from leporid.broker.stored import StoredQueue, StoredReaderOffset
+from leporid.amqp.tables import ByteArray, Int32, LongString, Value, encode_table
+from leporid.broker.stored import StoredQueue, StoredReaderOffset, StoredReaderProgress
 from leporid.broker.stream import readers
 from leporid.broker.vhost import VirtualHost
-from leporid.durable import Drop, Put
+from leporid.durable import Drop, Put, each_of
 
 TITLE = "queue 's' in vhost '/'"
 
@@ -66,6 +66,15 @@ def put(offset: int, reader: str = "r") -> Put:
     return Put(StoredReaderOffset("/", "s", reader, offset))
 
 
+def stored(world: World) -> list[Put | Drop]:
+    """What is recorded of offsets; who read up to them is beside it."""
+    return [
+        each
+        for each in each_of(world.changes)
+        if (each.kind if isinstance(each, Drop) else type(each.definition)) is StoredReaderOffset
+    ]
+
+
 def test_a_new_name_begins_with_what_comes(world: World):
     _, reader = consume(world)
     assert reader.offset == 10
@@ -81,14 +90,14 @@ def test_acks_are_stored_when_it_is_time_to(world: World):
     assert world.changes == []
     world.broker.save_reader_offsets()
     world.broker.save_reader_offsets()
-    assert world.changes == [put(1)]
+    assert stored(world) == [put(1)]
     # In front of the second is one that is not settled.
     reader.unacked.remove(3)
     world.broker.save_reader_offsets()
-    assert world.changes == [put(1)]
+    assert stored(world) == [put(1)]
     reader.ack()
     world.broker.save_reader_offsets()
-    assert world.changes == [put(1), put(3)]
+    assert stored(world) == [put(1), put(3)]
     assert vhost_of(world).reader_offsets("s") == {"r": 3}
 
 
@@ -125,7 +134,7 @@ def test_what_is_settled_after_cancel_is_stored_too(world: World):
     peer.call(ChannelClose(200, "", 0, 0))
     reader.ack()
     world.broker.save_reader_offsets()
-    assert world.changes == [put(0), put(1), put(2)]
+    assert stored(world) == [put(0), put(1), put(2)]
 
 
 def test_cancel_ok_waits_until_the_offset_is_on_disk(world: World):
@@ -168,7 +177,7 @@ def test_offsets_are_set_and_dropped_by_name(world: World):
     assert vhost.drop_reader_offset("s", "other")
     assert not vhost.drop_reader_offset("s", "other")
     drop = Drop(StoredReaderOffset, ("/", "s", "other"))
-    assert world.changes == [put(6), put(0, "other"), drop]
+    assert stored(world) == [put(6), put(0, "other"), drop]
 
 
 def test_a_reader_that_has_read_nothing_begins_at_offset_0(world: World):
@@ -187,6 +196,30 @@ def test_who_a_reader_is_is_known_as_long_as_it_is_one(world: World):
     assert queue.reader_progress == {"r": readers.Progress("guest", now_ms, now_ms)}
     vhost_of(world).drop_reader_offset("s", "r")
     assert queue.reader_progress == {}
+
+
+def test_who_a_reader_is_is_recorded_with_its_offset_and_when_another_one_reads(world: World):
+    """And not at each look: a reader that stands still costs nothing."""
+    clock = world.engine.clock
+    begun_ms = clock.wall_ms
+    _, reader = consume(world, offset="first")
+    assert puts(world.changes, StoredReaderProgress) == []
+    clock.wall_ms += 5
+    reader.ack()
+    for _ in range(2):
+        world.broker.save_reader_offsets()
+    first = StoredReaderProgress("/", "s", "r", "guest", begun_ms, begun_ms + 5)
+    assert puts(world.changes, StoredReaderProgress) == [first]
+    vhost_of(world).set_reader_offset("s", "r", 0, "ann")
+    second = StoredReaderProgress("/", "s", "r", "ann", begun_ms + 5, begun_ms + 5)
+    assert puts(world.changes, StoredReaderProgress) == [first, second]
+    again, recording = World(), Recording(["/"], world.changes)
+    recording.put(StoredQueue(1, "/", "s", False, encode_table({"x-queue-type": "stream"})))
+    again.broker.restore(recording.snapshot())
+    progress = readers.Progress("ann", begun_ms + 5, begun_ms + 5)
+    assert vhost_of(again).stream("s").reader_progress == {"r": progress}
+    vhost_of(world).drop_reader_offset("s", "r")
+    assert drops(world.changes, StoredReaderProgress) == [("/", "s", "r")]
 
 
 def test_nothing_is_kept_of_a_consumer_that_never_stored_an_offset(world: World):
@@ -268,6 +301,7 @@ def test_offsets_go_with_their_stream_and_come_back_with_it(world: World):
     vhost_of(world).set_reader_offset("s", "other", 5)
     peer.call(ChannelOpen(), 2)
     peer.say(QueueDelete(queue="s"), 2)
+    assert drops(world.changes[-3:], StoredReaderProgress) == [("/", "s", "other")]
     assert world.changes[-2] == Drop(StoredReaderOffset, ("/", "s", "other"))
     assert drops([world.changes[-1]], StoredQueue)
     reader.ack()
@@ -319,7 +353,7 @@ def test_a_reader_that_is_skipped_is_counted_and_logged_once(
     assert world.changes == []
     reader.ack(4)
     world.broker.save_reader_offsets()
-    assert world.changes == [put(reader.settled_offset - 1)]
+    assert stored(world) == [put(reader.settled_offset - 1)]
 
 
 def test_a_reader_that_comes_back_too_late_is_told(world: World, caplog: pytest.LogCaptureFixture):

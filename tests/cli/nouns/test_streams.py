@@ -35,12 +35,18 @@ def test_streams(leporid, stream):
     assert leporid.error == f"leporid: there is no stream '{stream}' in '/'\n"
 
 
-def test_partitions(leporid, name):
+def test_partitions(leporid, name, channel):
     stream = name("s")
     leporid("streams", "add", stream, "--partitions", "3")
     assert len(leporid.json("streams", "show", stream)["partitions"]) == 3
     (row,) = leporid.rows("streams", "list", "--name", stream)
     assert (row["name"], row["partitions"]) == (stream, "3")
+    channel.confirm_delivery()
+    channel.basic_publish("", f"{stream}-1", b"x")
+    leporid("readers", "set", stream, "guest.p", "next", "--partition", "1")
+    for asked in ([], [stream]):
+        rows = [row for row in leporid.rows("readers", "list", *asked) if row["stream"] == stream]
+        assert [(row["partition"], row["reader"]) for row in rows] == [("1", "guest.p")]
     leporid("streams", "delete", stream, "--yes")
 
 

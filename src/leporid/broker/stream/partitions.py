@@ -21,6 +21,7 @@ from leporid.broker.names import check_new_name, exchange_in
 from leporid.broker.queue.queue_types import STREAM
 from leporid.broker.settings.equivalence import check_same
 from leporid.broker.settings.values import Arguments
+from leporid.broker.stream.readers import Standing
 from leporid.engine.bounds.jobs import AWAITS
 
 if TYPE_CHECKING:
@@ -250,6 +251,24 @@ def placed(vhost: VirtualHost) -> Iterator[tuple[QueueState, str, int] | None]:
         else:
             name, number = places.get(queue.name, (queue.name, 0))
             yield queue, name, number
+
+
+def standings(vhost: VirtualHost, *, saved: bool = True) -> Iterator[Standing | None]:
+    """Go through the named readers of all streams; None for each place that was looked at.
+
+    Args:
+        vhost: where they are.
+        saved: whether what consumers have settled this very second counts, too.
+    """
+    for place in placed(vhost):
+        yield None
+        if place is None or place[0].deleted or place[0].stream is None:
+            continue
+        queue, name, number = place
+        if saved:
+            vhost.bookmarks.save_of(queue)
+        for reader, offset in tuple(queue.reader_offsets.items()):
+            yield Standing(queue, place[0].stream, reader, offset, name, number)
 
 
 def deleting(vhost: VirtualHost, name: str) -> Steps:

@@ -20,7 +20,7 @@ from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.queue.queue import QueueState
 from leporid.broker.queue.queue_types import check_consumer_arguments
 from leporid.broker.settings.values import READER
-from leporid.broker.stored import Recorder, StoredReaderOffset
+from leporid.broker.stored import Recorder, StoredReaderOffset, StoredReaderProgress
 from leporid.broker.stream.offset_ranges import OffsetRanges, Range
 from leporid.broker.stream.stream_arguments import NUMBER_MAX
 
@@ -54,7 +54,7 @@ class Skips:
 
 @dataclass(slots=True)
 class Progress:
-    """Who a named reader is and when it went on, since the broker's start."""
+    """Who a named reader is and when it went on."""
 
     user: str
     """Who reads in its name, or moved its offset, last."""
@@ -73,6 +73,9 @@ class Standing:
     name: str
     offset: int
     """Of the last message that it has read."""
+    stream_name: str
+    """What readers know the stream by: the name of all partitions together."""
+    partition: int
 
     @property
     def next_offset(self) -> int:
@@ -96,7 +99,7 @@ class Standing:
 
     @property
     def user(self) -> str | None:
-        """Who reads in its name; None if nobody did since the broker's start."""
+        """Who reads in its name; None if the offset was stored before that was kept."""
         known = self.queue.reader_progress.get(self.name)
         return None if known is None else known.user
 
@@ -108,7 +111,7 @@ class Standing:
 
     @property
     def moved_ms(self) -> int | None:
-        """When it went on last; None if it did not since the broker's start."""
+        """When it went on last; None if it did not since that is kept."""
         known = self.queue.reader_progress.get(self.name)
         return None if known is None else known.moved_ms
 
@@ -287,6 +290,12 @@ class Bookmarks:
         self._used(queue, reader, user)
         self._move(queue, reader, offset)
 
+    def restore(
+        self, queue: QueueState, reader: str, user: str, since_ms: int, moved_ms: int | None
+    ) -> None:
+        """Have again who a reader is; nothing is recorded."""
+        queue.reader_progress[reader] = Progress(user, since_ms, moved_ms)
+
     def drop(self, queue: QueueState, reader: str) -> bool:
         """Forget a reader; returns whether it was known."""
         self._waiting.pop((queue, reader), None)
@@ -294,8 +303,13 @@ class Bookmarks:
         queue.reader_progress.pop(reader, None)
         if queue.reader_offsets.pop(reader, None) is None:
             return False
-        self._recorder.drop(StoredReaderOffset, self._recorder.vhost, queue.name, reader)
+        self.drop_recorded(queue, reader)
         return True
+
+    def drop_recorded(self, queue: QueueState, reader: str) -> None:
+        """Record that a reader is forgotten."""
+        for kind in (StoredReaderProgress, StoredReaderOffset):
+            self._recorder.drop(kind, self._recorder.vhost, queue.name, reader)
 
     def _used(self, queue: QueueState, reader: str, user: str) -> None:
         """Note that a user reads in a reader's name."""
@@ -304,6 +318,8 @@ class Bookmarks:
             moved = None if known is None else known.moved_ms
             now = self._engine.clock.wall_ms
             queue.reader_progress[reader] = Progress(user, now, moved)
+            if reader in queue.reader_offsets:
+                self._record_progress(queue, reader)
 
     def _move(self, queue: QueueState, reader: str, offset: int, after: int = 0) -> None:
         if queue.reader_offsets.get(reader) != offset:
@@ -326,6 +342,14 @@ class Bookmarks:
             offset = queue.reader_offsets[reader]
             vhost = self._recorder.vhost
             self._recorder.put(StoredReaderOffset(vhost, queue.name, reader, offset))
+            self._record_progress(queue, reader)
+
+    def _record_progress(self, queue: QueueState, reader: str) -> None:
+        known = queue.reader_progress.get(reader)
+        if known is not None:
+            of = self._recorder.vhost, queue.name, reader
+            moved_ms = known.moved_ms or 0
+            self._recorder.put(StoredReaderProgress(*of, known.user, known.since_ms, moved_ms))
 
 
 def check_room(queue: QueueState, reader: str) -> None:

@@ -22,7 +22,8 @@ PARTITION: Final = argument(
 )
 STREAM_COLUMNS: Final = ("vhost", "name", "partitions", "messages", "bytes", "first", "end")
 READER_COLUMNS: Final = (
-    "vhost", "stream", "reader", "next_offset", "lag", "lag_ms", "user", "skipped_messages",
+    "vhost", "stream", "partition", "reader", "next_offset", "lag", "lag_ms", "user",
+    "skipped_messages",
 )  # fmt: skip
 GROUP_COLUMNS: Final = ("vhost", "stream", "group", "members", "partitions", "lag", "version")
 
@@ -158,7 +159,7 @@ def _readers_of(session: Session, vhost: str, stream: str) -> Iterator[dict[str,
         part = parts[one["partition"]]
         begins = max(part["first"], one["offset"] + 1)
         lag = max(0, part["end"] - begins)
-        yield {"vhost": vhost, "stream": part["queue"], "lag": lag, **one}
+        yield {"vhost": vhost, "stream": stream, "lag": lag, **one}
 
 
 def _set_reader(session: Session, options: argparse.Namespace) -> None:

@@ -30,8 +30,8 @@ const READERS = [
     name: "stream",
     title: "Stream",
     sort: true,
-    cell: (row) => html`<a class="name" href=${href(["streams", row.vhost, row.stream])}
-      >${row.stream}</a>`,
+    cell: (row) => html`<a class="name" href=${href(["streams", row.vhost, row.stream],
+      row.partition ? { partition: row.partition } : {})}>${row.stream}</a>`,
   },
   {
     name: "vhost",
@@ -40,6 +40,7 @@ const READERS = [
     wide: true,
     cell: (row) => html`<span class="name">${row.vhost}</span>`,
   },
+  { name: "partition", title: "Partition", sort: true, align: "right", wide: true },
   {
     name: "user",
     title: "User",
@@ -151,7 +152,8 @@ export default function Pipelines({ query }) {
       : html`<${List} key=${of} path=${path} columns=${of === "groups" ? GROUPS : READERS}
           caption=${of === "groups" ? "Groups" : "Readers"} sorted=${of === "groups" ? null : "lag"}
           reverse
-          rowKey=${(row) => JSON.stringify([row.vhost, row.stream, row.reader ?? row.group])}
+          rowKey=${(row) => JSON.stringify([
+            row.vhost, row.stream, row.partition, row.reader ?? row.group])}
           empty=${html`<${Nobody} of=${of} />`} />`}
   <//>`;
 }

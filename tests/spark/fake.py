@@ -80,6 +80,8 @@ class FakeBroker:
         self.bindings: dict[str, str] = {}
         self.producers: dict[str, int] = {}
         self.readers: dict[tuple[str, int, str], int] = {}
+        # What was reported of runs of pipelines, by name.
+        self.runs: dict[str, list[dict[str, Any]]] = {}
         self.queues: dict[str, list[int]] = {}
         self.leases: dict[str, list[int]] = {}
         self.calls: list[tuple[float, str, str]] = []
@@ -394,6 +396,9 @@ class Handler(BaseHTTPRequestHandler):
                 if query["incarnation"] != broker.find(name)[key[1]].incarnation:
                     raise Refusal(409, "incarnation")
                 broker.readers[key] = json.loads(body)["next_offset"]
+                return {}
+            case ["api", "pipelines", "/", name]:
+                broker.runs.setdefault(name, []).append(json.loads(body))
                 return {}
             case ["api", "queues", "/", name, *rest]:
                 return self._queue(name, rest, query, fault)

@@ -89,7 +89,10 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--commit-rows", type=int, default=2_000_000, metavar="N")
     parser.add_argument("--tasks", type=int, metavar="N", help="tasks of a commit, at least")
     parser.add_argument(
-        "--reader-name", metavar="NAME", help="show the position at the broker under this name"
+        "--reader-name",
+        metavar="NAME",
+        help="show the position at the broker under this name, '' for none (USER.archive:PLACE, or "
+        "USER.TABLE of the file)",
     )
     parser.add_argument(
         "--allow-loss", action="store_true", help="go on when records are gone before they are read"
@@ -99,8 +102,12 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
 def _archive(options: argparse.Namespace) -> Any:
     from leporid.spark.pipelines.archive import Archive, Plan
     from leporid.spark.pipelines.origin import Origin
+    from leporid.spark.pipelines.reports import reader_name
 
     origin = Origin(options.stream, broker(options), not options.allow_loss)
+    reader = options.reader_name
+    if reader is None and options.run_name:
+        reader = reader_name(origin.client.to.user, options.run_name)
     plan = Plan(
         options.to,
         options.format,
@@ -109,7 +116,7 @@ def _archive(options: argparse.Namespace) -> Any:
         freshness_seconds=options.freshness,
         commit_rows=options.commit_rows,
         tasks=options.tasks,
-        reader_name=options.reader_name,
+        reader_name=reader,
     )
     return Archive(None, origin, plan)
 
@@ -345,21 +352,25 @@ def run(options: argparse.Namespace) -> int:
 
 def _run_one(options: argparse.Namespace) -> int:
     """Run a pipeline."""
+    from leporid.spark.pipelines.runner import check
     from leporid.spark.pipelines.runner import run as run_pipeline
 
     settings = pairs(options.conf)
     # Spark takes seconds to start: what is wrong without it is said before.
+    options.run_name = ""
     pipeline = MAKE[options.pipeline](options)
-    pipeline.check()
+    how = _how(options, pipeline)
+    check(pipeline, how)
     with _session(options, [options], [pipeline], settings) as spark:
         pipeline.spark = spark
-        run_pipeline(pipeline, _how(options))
+        run_pipeline(pipeline, how)
     return 0
 
 
 def _run_file(options: argparse.Namespace) -> int:
     """Run what a file says; the exit code is the greatest of all runs."""
     from leporid.cli.pipeline_config import ConfigError, read
+    from leporid.spark.pipelines.runner import check
     from leporid.spark.pipelines.several import Job, Lines, run_all
 
     fills = {name: functools.partial(fill_one, name) for name in PIPELINES}
@@ -368,12 +379,14 @@ def _run_file(options: argparse.Namespace) -> int:
     out = Lines(sys.stdout)
     for name, given in file.runs.items():
         given.once, given.dry_run = options.once or given.once, options.dry_run or given.dry_run
+        given.run_name = name
         try:
             pipeline = MAKE[given.pipeline](given)
-            pipeline.check()
+            how = dataclasses.replace(_how(given, pipeline), name=name, out=out)
+            check(pipeline, how)
         except ValueError as error:
             raise ConfigError(f"{options.config}: [pipelines.{name}]: {error}") from error
-        jobs.append(Job(pipeline, dataclasses.replace(_how(given), name=name, out=out)))
+        jobs.append(Job(pipeline, how))
     options.master, options.remote = file.master, file.remote
     # Spark's default gives all cores to whoever came first.
     settings = {"spark.scheduler.mode": "FAIR", **file.conf}
@@ -387,14 +400,19 @@ def _run_file(options: argparse.Namespace) -> int:
     return max(codes.values())
 
 
-def _how(options: argparse.Namespace) -> Any:
+def _how(options: argparse.Namespace, pipeline: Any) -> Any:
+    from leporid.spark.pipelines.origin import Origin
+    from leporid.spark.pipelines.reports import Reports, run_name
     from leporid.spark.pipelines.runner import Run
 
+    reader = pipeline.reader if options.pipeline == "archive" else ""
+    name = options.run_name or run_name(pipeline.name, pipeline.labels)
     return Run(
         once=options.once,
         dry_run=options.dry_run,
         metrics=options.metrics,
         status=options.status,
+        reports=Reports(Origin("", broker(options)).client, name, reader),
     )
 
 

@@ -173,6 +173,11 @@ class Client:
         body = json.dumps({"next_offset": next_offset}).encode()
         self._json("PUT", path, query, body, "application/json")
 
+    def report_run(self, name: str, facts: Mapping[str, Any]) -> None:
+        """Report how a run of a pipeline is."""
+        body = json.dumps(facts).encode()
+        self._json("PUT", self._path("pipelines", name), {}, body, "application/json")
+
     def publish(
         self, exchange: str, body: bytes, producer: str | None = None, sequence: int | None = None
     ) -> Any:

@@ -290,7 +290,12 @@ def test_a_start_at_the_end_stays_where_it_was(spark, broker, tmp_path):
 
 def test_an_empty_stream_is_archived_at_once(spark, broker, tmp_path):
     broker.make("s")
-    assert archive(spark, "s", tmp_path / "a", options={"url": broker.url}) == 0
+    place, options = tmp_path / "a", {"url": broker.url}
+    assert archive(spark, "s", place, options=options, reader_name="") == 0
+    assert broker.readers == {}
+    # Without a name the reader is called after its user and place.
+    assert archive(spark, "s", place, options=options) == 0
+    assert broker.readers == {("s", 0, f"guest.archive:{place}"): 0}
 
 
 def test_what_does_not_belong_together_is_refused(spark, broker, tmp_path):

@@ -24,6 +24,7 @@ from leporid.spark.pipelines import files
 from leporid.spark.pipelines.decoding import SAMPLE_ROWS, decode, infer
 from leporid.spark.pipelines.evolution import extended
 from leporid.spark.pipelines.origin import EARLIEST, Origin, rows_between
+from leporid.spark.pipelines.reports import reader_name, run_name
 from leporid.spark.pipelines.runner import Step
 from leporid.spark.pipelines.store import (
     FORMATS,
@@ -64,7 +65,8 @@ class Plan:
         freshness_seconds: how old a record may get before it is in the table.
         commit_rows: the most in one commit.
         tasks: into how many tasks a step is divided at least.
-        reader_name: the broker shows the archive's position as that of a reader of this name.
+        reader_name: the broker shows the archive's position as that of a reader of this name; None
+            for `USER.archive:PLACE`, empty for none.
     """
 
     place: str | Path
@@ -104,6 +106,13 @@ class Archive:
     def labels(self) -> Mapping[str, str]:
         """Say which archive it is, for metrics."""
         return self.origin.labels(self.plan.place)
+
+    @property
+    def reader(self) -> str:
+        """The name under which the broker shows the archive's position; empty: under none."""
+        if self.plan.reader_name is not None:
+            return self.plan.reader_name
+        return reader_name(self.origin.client.to.user, run_name(self.name, self.labels))
 
     @property
     def interval_seconds(self) -> float:
@@ -205,15 +214,14 @@ class Archive:
 
     def _store(self, position: Offsets) -> None:
         """Show the position at the broker; the table remains the one that counts."""
-        if self.plan.reader_name is None or position == self._stored:
+        reader = self.reader
+        if not reader or position == self._stored:
             return
         try:
-            self.origin.store(self.plan.reader_name, position)
+            self.origin.store(reader, position)
             self._stored = position
         except SparkSourceError as error:
-            log.warning(
-                "the position of reader %r was not stored: %s", self.plan.reader_name, error
-            )
+            log.warning("the position of reader %r was not stored: %s", reader, error)
 
     def _ahead(self, current: Offsets) -> Offsets | None:
         """Return where the table of bad records ends, if that is ahead of the archive."""

@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry, write_to_textfile
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from leporid.spark.errors import OptionError
+from leporid.spark.pipelines.reports import Reports
 from leporid.spark.pipelines.status import EXIT_FAILED, EXIT_WRONG_USE, Status, now
 
 log = logging.getLogger(__name__)
@@ -173,6 +174,7 @@ class Run:
         out: for progress; None is standard output.
         status: a file that says how the run is, rewritten after each step.
         name: of the run; empty is that of the pipeline.
+        reports: tells the broker how the run is; None: it is not told.
     """
 
     once: bool = False
@@ -181,6 +183,7 @@ class Run:
     out: Output | None = None
     status: Path | None = None
     name: str = ""
+    reports: Reports | None = None
 
 
 def run(pipeline: Pipeline, how: Run, stop: threading.Event | None = None) -> Progress:
@@ -207,6 +210,21 @@ def run(pipeline: Pipeline, how: Run, stop: threading.Event | None = None) -> Pr
             progress.close()
             account.write()
     return progress
+
+
+def check(pipeline: Pipeline, how: Run) -> None:
+    """Refuse what can be refused before Spark starts; a run that is refused has failed.
+
+    Raises what `Pipeline.check` raises.
+    """
+    try:
+        pipeline.check()
+    except Exception as error:
+        if not how.dry_run:
+            account = Account(pipeline, how, Progress(how.name or pipeline.name, sys.stdout))
+            account.status.ended("failed", exit_code_of(error), first(error))
+            account.write()
+        raise
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -247,6 +265,8 @@ class Account:
             status.save(self._how.status)
         if self._how.metrics is not None:
             write_metrics(self._how.metrics, self._pipeline, progress, self.seconds, status)
+        if self._how.reports is not None:
+            self._how.reports.send(status)
 
 
 def _loop(pipeline: Pipeline, how: Run, account: Account, stop: threading.Event) -> None:

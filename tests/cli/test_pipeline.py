@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 from tests.spark.fake import serving
 
@@ -127,3 +130,25 @@ def test_a_file_is_checked_as_a_whole_before_spark_starts(tmp_path, capsys, monk
 def test_it_takes_a_name_or_a_file(arguments, told, capsys):
     assert main.main(["pipeline", "run", *arguments]) == 2
     assert told in capsys.readouterr().err
+
+
+COMMAND = """
+import sys
+from leporid.cli import main
+code = main.main(["pipeline", "run", *sys.argv[1:]])
+print(*({"pandas", "pyspark", "pyarrow"} & set(sys.modules)))
+sys.exit(code)
+"""
+
+
+@pytest.mark.slow
+def test_few_dead_letters_cost_no_import_that_takes_longer_than_they_do():
+    with serving() as broker:
+        broker.make("letters")
+        broker.append("letters", 12)
+        words = ["deadletters", "--url", broker.url, "--stream", "letters", "--once"]
+        done = subprocess.run(
+            [sys.executable, "-c", COMMAND, *words], capture_output=True, text=True, timeout=60
+        )
+    assert "deadletters: 12 records" in done.stdout, done.stderr
+    assert done.stdout.splitlines()[-1] == "pyarrow"

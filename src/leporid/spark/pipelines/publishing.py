@@ -16,7 +16,6 @@ from leporid.spark.errors import PublishError
 from leporid.spark.http import Client
 from leporid.spark.options import DEFAULT_EXCHANGE, REQUEST_ROWS
 from leporid.spark.schema import WRITABLE
-from leporid.spark.writer import cut, encoded
 
 # With a rate, a request has the rows of so many seconds: few enough to be even.
 PACE_SECONDS = 0.1
@@ -74,6 +73,9 @@ class Numbered:
         Raises:
             PublishError: the broker refused a row, or it went nowhere.
         """
+        # PySpark comes with it: half a second, which is most of a command that needs no Spark.
+        from leporid.spark.writer import cut, encoded
+
         again = 0
         for batch in rows.combine_chunks().to_batches():
             for piece in cut(publishable(batch), self.pace.rows_max()):

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from leporid.spark.checks import moment_ms
 from leporid.spark.errors import DataLossError
@@ -194,6 +193,9 @@ def _warn_of_bad(archive: str | Path, first_us: int | None, last_us: int | None)
     paths = _bad_paths(archive, first_us, last_us)
     if not paths:
         return
+    # pandas comes with it: half a second, which is most of a command that needs no Spark.
+    import pyarrow.dataset as ds
+
     stamps = ds.field("timestamp").cast(pa.int64())
     meant = ds.scalar(True)
     if first_us is not None:

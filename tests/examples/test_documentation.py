@@ -52,7 +52,7 @@ from leporid.testing import BrokerProcess
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-SPARK: Final = ("pipelines.md", "spark.md")
+SPARK: Final = ("pipelines.md", "spark-errors.md", "spark.md")
 RUN: Final = ("python", "sh")
 SHOWN: Final = ("json", "text", "toml")
 # What is in the Markdown for other tools, and says nothing of a block.

@@ -1,3 +1,4 @@
+import os
 import pickle
 import traceback
 
@@ -44,3 +45,39 @@ def test_what_spark_calls_raises_the_sentence_without_the_way_to_it():
     assert "deep" not in shown
     assert "KeyError" not in shown
     assert shown.endswith("OptionError: no such option\n")
+
+
+def rows(count):
+    """Give some, and fail."""
+    yield from range(count)
+    raise errors.CutError("cut off")
+
+
+@errors.sentences_alone("read")
+class Hooks:
+    def read(self):
+        """Give rows."""
+        return rows(2)
+
+
+def test_rows_that_end_in_an_error_are_given_before_it():
+    given = Hooks().read()
+    assert [next(given), next(given)] == [0, 1]
+    with pytest.raises(errors.CutError) as caught:
+        next(given)
+    assert "in rows" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("runtime", ["PYTHON_WORKER", None])
+def test_a_worker_of_spark_s_that_fails_is_told_to_hide_tracebacks(monkeypatch, runtime):
+    """And no other process, nor a worker in which a user's function fails."""
+    monkeypatch.delenv(errors.HIDE, raising=False)
+    monkeypatch.delenv(errors.RUNTIME, raising=False)
+    if runtime is not None:
+        monkeypatch.setenv(errors.RUNTIME, runtime)
+    with pytest.raises(ZeroDivisionError):
+        errors.sentence_alone(lambda: 1 / 0)()
+    assert errors.HIDE not in os.environ
+    with pytest.raises(errors.CutError):
+        list(errors.sentence_alone(rows)(1))
+    assert (errors.HIDE in os.environ) is (runtime is not None)

@@ -15,27 +15,63 @@ happened, to what, and what to do.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+import os
+from collections.abc import Callable, Generator, Iterator
+from typing import ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+# Where Spark says that a process is one of its workers, and where it looks, in such a process,
+# whether the setting spark.sql.execution.pyspark.udf.hideTraceback.enabled is on.
+RUNTIME = "SPARK_PYTHON_RUNTIME"
+WORKER = "PYTHON_WORKER"
+HIDE = "SPARK_HIDE_TRACEBACK"
 
 
 def sentence_alone(method: Callable[P, R]) -> Callable[P, R]:
     """Have what a method that Spark calls raises come without the way it went through this package.
 
-    Spark puts the traceback in front of the sentence, and users read from the top.
+    Spark puts the traceback in front of the sentence, and users read from the top. Tracebacks of
+    a user's own functions stay: the worker in which this raises ends with the error.
     """
 
     @functools.wraps(method)
     def call(*arguments: P.args, **more: P.kwargs) -> R:
         try:
-            return method(*arguments, **more)
+            found = method(*arguments, **more)
         except SparkSourceError as error:
-            raise error.with_traceback(None) from None
+            raise _without_traceback(error) from None
+        return cast(R, _rows_alone(found)) if isinstance(found, Generator) else found
 
     return call
+
+
+def _rows_alone(rows: Iterator[T]) -> Iterator[T]:
+    """Give what a method gives that raises in the middle."""
+    try:
+        yield from rows
+    except SparkSourceError as error:
+        raise _without_traceback(error) from None
+
+
+def _without_traceback(error: SparkSourceError) -> SparkSourceError:
+    if os.environ.get(RUNTIME) == WORKER:
+        os.environ[HIDE] = "1"
+    return error.with_traceback(None)
+
+
+def sentences_alone(*names: str) -> Callable[[C], C]:
+    """Do so for the methods of a class that have these names."""
+
+    def change(cls: C) -> C:
+        for name in names:
+            setattr(cls, name, sentence_alone(getattr(cls, name)))
+        return cls
+
+    return change
 
 
 class SparkSourceError(Exception):

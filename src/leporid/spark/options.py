@@ -358,8 +358,8 @@ def queue_reading(values: Mapping[str, Any]) -> QueueReading:
     Raises:
         OptionError: some of them mean nothing for a queue.
     """
-    refuse(values, WRITING, QUEUE_READING, "reading")
     refuse(values, READING, QUEUE_READING, "reading a queue")
+    refuse(values, WRITING, QUEUE_READING, "reading")
     lease = values.get("lease")
     if (lease is None) != ("leaseMessages" not in values):
         raise OptionError("options lease and leaseMessages are given both or not at all")

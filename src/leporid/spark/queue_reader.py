@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from leporid.spark.errors import BrokerError, CutError, LeaseError
+from leporid.spark.errors import BrokerError, CutError, LeaseError, sentences_alone
 from leporid.spark.http import Client, Pauses, client_for, passing
 from leporid.spark.options import Connection, QueueReading
 from leporid.spark.schema import project
@@ -38,6 +38,7 @@ class QueuePart(InputPartition):
         return "all that are ready" if end is None else f"[{start}, {end})"
 
 
+@sentences_alone("partitions", "read")
 class QueueReader(DataSourceReader):
     """Reads a queue, once, and changes nothing in it."""
 

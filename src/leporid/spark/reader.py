@@ -95,6 +95,7 @@ class Reader(DataSourceReader):
             return None
         return survey.at_time(Start(moment_ms=max(0, -(-at_us // 1000))), parts)
 
+    @sentence_alone
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Give the records of a task."""
         return read(self.connection, partition, asked_for(self.reading, self.schema, self.pushed))

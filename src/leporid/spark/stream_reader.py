@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import (
 from leporid.spark import offsets
 from leporid.spark import pushdown as filters
 from leporid.spark.checks import LATEST
-from leporid.spark.errors import SparkSourceError
+from leporid.spark.errors import SparkSourceError, sentences_alone
 from leporid.spark.http import client_for
 from leporid.spark.offsets import BatchLimits, Key, Offsets, Part
 from leporid.spark.options import Connection, Reading, Start
@@ -39,6 +39,7 @@ from leporid.spark.survey import Survey
 log = logging.getLogger(__name__)
 
 
+@sentences_alone("initialOffset", "latestOffset", "partitions", "read", "commit")
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what is beyond the checkpoint, in portions."""
 
@@ -200,6 +201,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 log.warning("%s", sentence)
 
 
+@sentences_alone("initialOffset", "latestOffset", "partitions", "read")
 class RefusedReader(DataSourceStreamReader):
     """Raises what was wrong when the query starts: the first thing that Spark asks for."""
 

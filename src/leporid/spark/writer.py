@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from leporid.spark.errors import OptionError, PublishError
+from leporid.spark.errors import OptionError, PublishError, sentence_alone
 from leporid.spark.http import Client, client_for
 from leporid.spark.options import DEFAULT_EXCHANGE, Connection, Writing
 from leporid.spark.schema import cast_batch
@@ -259,6 +259,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, job: Job) -> None:
         self.job = job
 
+    @sentence_alone
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish a task's rows."""
         writing = self.job.writing

@@ -277,6 +277,7 @@ SAMPLES |= {
     ),
     ("GET", "/api/session"): ("/api/session", {}),
     ("DELETE", "/api/session"): ("/api/session", {}),
+    ("GET", "/api/audit"): ("/api/audit?page=1", {}),
     ("GET", "/api/session/oauth"): ("/api/session/oauth", {}),
     ("GET", "/api/session/oauth/callback"): (
         f"/api/session/oauth/callback?code=c&state={_state('v' * 43)}",

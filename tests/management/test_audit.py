@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import httpx
 import pytest
-from tests.management.conftest import World
+from tests.management.conftest import World, serving
 
 from leporid.broker.access.access import User
 from leporid.broker.access.backends import Answer, Claim, Leave
 from leporid.broker.access.passwords import NoPassword
-from leporid.broker.access.permissions import EVERYTHING
+from leporid.broker.access.permissions import EVERYTHING, RIGHTS
 from leporid.limits.log_lines import CONNECTION, LogLines
+from leporid.management.audit import AuditLog
 
 
 @pytest.fixture
@@ -112,6 +115,80 @@ async def test_who_is_no_administrator_cannot_fill_the_log(
     lines = [line for line in log.records if line.name == "leporid.audit"]
     assert len(lines) == CONNECTION.at_once + 5
     assert sum(map(budgets.filter, lines)) == CONNECTION.at_once
+
+
+@pytest.fixture
+async def stepping(
+    world: World, request: pytest.FixtureRequest
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a broker whose entries are a second apart, from 1,001 s on."""
+    log = AuditLog(itertools.count(1001).__next__, getattr(request, "param", 100))
+    world.around = replace(world.around, audit=log)
+    async with serving(world) as client:
+        yield client
+
+
+async def test_it_is_listed_for_administrators_the_newest_first(stepping: httpx.AsyncClient):
+    client = stepping
+    await client.put("/api/vhosts/a%2Fb", json={})
+    await client.put("/api/users/ann", json={"password": "s3cret", "tags": "monitoring"})
+    await client.put("/api/permissions/a%2Fb/ann", json=dict.fromkeys(RIGHTS, ".*"))
+    await client.delete("/api/queues/%2F/none", auth=("ann", "s3cret"))
+    await client.delete("/api/queues/a%2Fb/none", auth=("ann", "wr0ng"))
+    found = (await client.get("/api/audit")).json()
+    assert [(each["user"], each["vhost"], each["outcome"]) for each in found] == [
+        (None, "a/b", "refused"),
+        ("ann", "/", "refused"),
+        ("guest", "a/b", "done"),
+        ("guest", None, "done"),
+        ("guest", "a/b", "done"),
+    ]
+    address = found[-1].pop("address")
+    assert address.startswith("127.0.0.1:")
+    assert found[-1] == {
+        "id": 1,
+        "at_ms": 1_001_000,
+        "user": "guest",
+        "backend": "internal",
+        "method": "PUT",
+        "path": "/api/vhosts/a%2Fb",
+        "vhost": "a/b",
+        "status": 201,
+        "reason": "",
+        "outcome": "done",
+    }
+    for query, ids in {
+        "user=ann": [4],
+        "vhost=a%2Fb": [5, 3, 1],
+        "outcome=refused": [5, 4],
+        "outcome=failed": [],
+        "user=guest&vhost=a%2Fb&outcome=done": [3, 1],
+        "since_ms=1002000&until_ms=1004000": [3, 2],
+    }.items():
+        shown = (await client.get(f"/api/audit?{query}&columns=id")).json()
+        assert [each["id"] for each in shown] == ids, query
+    page = (await client.get("/api/audit?page=2&page_size=2&name=API")).json()
+    assert [each["id"] for each in page["items"]] == [3, 2]
+    assert (page["total_count"], page["page_count"]) == (5, 3)
+    assert "s3cret" not in str(found)
+    assert (await client.get("/api/audit", auth=("ann", "s3cret"))).status_code == 401
+    for query in ("usr=ann", "outcome=fine", "since_ms=x", "until_ms=-1"):
+        assert (await client.get(f"/api/audit?{query}")).status_code == 400, query
+
+
+@pytest.mark.parametrize("stepping", [2], indirect=True)
+async def test_what_others_cause_takes_no_place_of_administrators_acts(
+    stepping: httpx.AsyncClient,
+):
+    client = stepping
+    for path in ("/api/users/a", "/api/users/b", "/api/users/c"):
+        await client.put(path, json={"tags": ""})
+    for _ in range(3):
+        await client.put("/api/users/d", json={"tags": ""}, auth=("reader", "secret"))
+    found = (await client.get("/api/audit?columns=id,status")).json()
+    assert [(each["id"], each["status"]) for each in found] == [
+        (6, 401), (5, 401), (3, 201), (2, 201),
+    ]  # fmt: skip
 
 
 THERE = User("", NoPassword(), permissions={"/": EVERYTHING}, backend="elsewhere")

@@ -10,8 +10,11 @@ import pytest
 from tests.management.conftest import SECRET, World, serving
 
 from leporid.broker.access.access import User
-from leporid.broker.access.passwords import hash_password, salted_sha256
-from leporid.broker.access.permissions import EVERYTHING
+from leporid.broker.access.backends import Answer, Claim, Leave
+from leporid.broker.access.passwords import NoPassword, hash_password, salted_sha256
+from leporid.broker.access.permissions import EVERYTHING, Pattern, Permissions
+from leporid.broker.access.remote_rights import RemoteRights
+from leporid.broker.access.scopes import ScopedPermissions
 from leporid.management.session_routes import LOGIN_BYTES_MAX
 from leporid.management.sessions import COOKIE, LIFE_SECONDS
 
@@ -65,8 +68,53 @@ async def test_who_asks_by_a_password_has_no_session(world: World, client: httpx
         "name": "guest",
         "tags": ["administrator"],
         "expires_at_ms": None,
+        "permissions": [{"vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}],
     }
     assert (await client.delete(SESSION)).status_code == 204
+
+
+class Everybody:
+    """A back end to which everybody is the same user."""
+
+    name = "everybody"
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+
+    def log_in(self, claim: Claim, answer: Answer) -> Leave:
+        answer(self.user)
+        return lambda: None
+
+    def renew(self, user: User, secret: bytes, answer: Answer) -> Leave:
+        answer(user)
+        return lambda: None
+
+
+async def test_it_says_what_the_user_may_do(world: World, client: httpx.AsyncClient):
+    for name in ("b", "a", "closed"):
+        world.broker.add_vhost(name)
+    nobodys_rights = RemoteRights(lambda *_: None, lambda: 1.0, lambda: 0.0, lambda: None)
+    orders, scopes = Permissions.of("", "^orders$", ".*"), ScopedPermissions(["read:a*/x*"])
+    kinds = {
+        "ann": User("ann", NoPassword(), permissions={"b": orders, "a": EVERYTHING}),
+        "token": User("token", NoPassword(), permissions=scopes, backend="oauth2"),
+        "asked": User("asked", NoPassword(), remote=nobodys_rights, backend="http"),
+    }
+    shown = {}
+    for name, user in kinds.items():
+        world.broker.backends.use([Everybody(user)])
+        shown[name] = (await client.get(SESSION)).json()["permissions"]
+    assert shown["ann"] == [
+        {"vhost": "a", "configure": ".*", "write": ".*", "read": ".*"},
+        {"vhost": "b", "configure": "", "write": "^orders$", "read": ".*"},
+    ]
+    (scoped,) = shown["token"]
+    assert scoped["vhost"] == "a"
+    assert Pattern(scoped["read"]).matches("x1")
+    assert not Pattern(scoped["read"]).matches("1x")
+    assert not Pattern(scoped["write"]).matches("x1")
+    # Another server decides about each name.
+    assert shown["asked"] is None
 
 
 async def test_beside_a_cookie_the_password_counts(world: World, page: httpx.AsyncClient):

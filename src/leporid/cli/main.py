@@ -92,6 +92,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Command, ...]], ...]] = (
                 "operator-policies", "operator policies", _NOUNS + "policies:OPERATOR_POLICIES"
             ),
             Command("parameters", "parameters of components", _NOUNS + "policies:PARAMETERS"),
+            Command("audit", "who has changed what", _NOUNS + "audit:NOUN"),
             Command("definitions", "export and import all of it", _NOUNS + "definitions:NOUN"),
             Command("backup", "copy the data of a running broker", "leporid.cli.backup:BACKUP"),
         ),

@@ -16,7 +16,6 @@ from starlette.responses import JSONResponse, Response
 
 from leporid.amqp.errors import Fault
 from leporid.broker.access.remote_rights import RightPending
-from leporid.management import audit
 from leporid.management.admission import (
     ACT,
     ADMINISTER,
@@ -45,6 +44,7 @@ from leporid.management.admission import (
     WAIT,
     Cost,
 )
+from leporid.management.audit import AuditLog, AuditRoutes
 from leporid.management.auth_attempts import AuthAttemptRoutes
 from leporid.management.backups import BackupRoutes
 from leporid.management.bindings import BindingRoutes
@@ -153,7 +153,7 @@ def routes(around: Surroundings) -> list[CostedRoute]:
     def route(method: str, path: str, handler: Handler, cost: Cost) -> CostedRoute:
         audited = method != "GET" and cost is not PUBLISH and (path, method) not in NOT_AUDITED
         negotiated = cost not in OTHER_FORMS
-        answer = _answering(handler, audited=audited, negotiated=negotiated)
+        answer = _answering(handler, around.audit if audited else None, negotiated=negotiated)
         return RawRoute(path, answer, method, cost, around.admission)
 
     def policy_routes(path: str, policies: PolicyRoutes) -> list[CostedRoute]:
@@ -456,9 +456,10 @@ def _upkeep_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
     overview, nodes, vhosts = OverviewRoutes(around), NodeRoutes(around), VhostRoutes(around)
     attempts, backups = AuthAttemptRoutes(around), BackupRoutes(around)
     of_node, protection = "/api/auth/attempts/{node}", VHOST + "/deletion/protection"
-    auth = _answering(attempts.auth, audited=False, negotiated=True)
+    auth = _answering(attempts.auth, None, negotiated=True)
     return [
         ProbeRoute("/api/auth", auth),
+        route("GET", "/api/audit", AuditRoutes(around).listing, LIST),
         route("GET", of_node, attempts.listing, LOOK),
         route("GET", of_node + "/source", attempts.by_source, LOOK),
         route("DELETE", of_node, attempts.reset, REMOVE),
@@ -504,7 +505,7 @@ def takes_json(request: Request) -> bool:
     return not kinds.isdisjoint(JSON_RANGES)
 
 
-def _answering(handler: Handler, *, audited: bool, negotiated: bool) -> Handler:
+def _answering(handler: Handler, audit: AuditLog | None, *, negotiated: bool) -> Handler:
     @functools.wraps(handler)
     async def answer(request: Request) -> Response:
         reason = ""
@@ -525,10 +526,10 @@ def _answering(handler: Handler, *, audited: bool, negotiated: bool) -> Handler:
             later = busy("a right of yours is being asked of another server; try again")
             reason, found = later.reason, later.answer()
         except Exception:
-            if audited:
+            if audit is not None:
                 audit.note(request, 500)
             raise
-        if audited:
+        if audit is not None:
             audit.note(request, found.status_code, reason)
         if isinstance(found, JSONResponse):
             # A text file ends so, and a terminal's prompt begins a line.

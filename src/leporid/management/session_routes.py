@@ -8,12 +8,14 @@ counts and lines of log; each login makes a new token, whatever cookie came with
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from leporid.broker.access import tags
 from leporid.broker.access.access import Credentials
+from leporid.broker.access.permissions import RIGHTS
 from leporid.broker.events.actor import set_actor
 from leporid.limits.shares import address_key
 from leporid.management import hosts
@@ -73,14 +75,12 @@ class SessionRoutes:
         visit_of(request).log_in(user)
         set_actor(user.name)
         session, set_cookie = begin_session(around, request, user)
-        answer = JSONResponse(_shown(user, session))
-        answer.headers["set-cookie"] = set_cookie
-        return answer
+        return self._shown(user, session, [(b"set-cookie", set_cookie.encode())])
 
     async def show(self, request: Request) -> Response:
-        """GET /api/session: who has logged in, and until when."""
+        """GET /api/session: who has logged in, until when, and what that user may do."""
         user = await self._around.user(request)
-        return JSONResponse(_shown(user, session_in(request, self._around.sessions)))
+        return self._shown(user, session_in(request, self._around.sessions))
 
     async def log_out(self, request: Request) -> Response:
         """DELETE /api/session: 204, and the cookie is taken away."""
@@ -107,6 +107,19 @@ class SessionRoutes:
         for each in self._around.sessions.of(self._name(request)):
             self._around.sessions.end(each)
         return Response(status_code=204)
+
+    def _shown(
+        self, user: User, session: Session | None, headers: Iterable[tuple[bytes, bytes]] = ()
+    ) -> Response:
+        around = self._around
+        shown = {
+            "name": user.name,
+            "tags": list(user.tags),
+            "expires_at_ms": user.expires_ms if session is None else session.ends_ms,
+            # Another server decides about each name by itself: there are no patterns.
+            "permissions": None if user.remote else _permissions(user, around.broker.vhosts),
+        }
+        return around.listing(user, shown, headers=headers)
 
     def _name(self, request: Request) -> str:
         """Return the user in the path; raises Refusal if nobody is called so."""
@@ -139,9 +152,12 @@ def begin_session(around: Surroundings, request: Request, user: User) -> tuple[S
     return session, cookie(request, token, LIFE_SECONDS)
 
 
-def _shown(user: User, session: Session | None) -> dict[str, Any]:
-    return {
-        "name": user.name,
-        "tags": list(user.tags),
-        "expires_at_ms": user.expires_ms if session is None else session.ends_ms,
-    }
+def _permissions(user: User, vhosts: Iterable[str]) -> Iterator[dict[str, str] | None]:
+    """Go through the virtual hosts that a user may enter, with its patterns there."""
+    for vhost in sorted(vhosts):
+        granted = user.permissions.get(vhost)
+        if granted is None:
+            yield None  # that was one look
+            continue
+        patterns = {str(right): getattr(granted, right).text for right in RIGHTS}
+        yield {"vhost": vhost, **patterns}

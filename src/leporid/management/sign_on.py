@@ -22,7 +22,7 @@ from leporid.broker.access.access import Credentials
 from leporid.broker.access.backends import BEARER
 from leporid.broker.events.actor import set_actor
 from leporid.limits.shares import address_key
-from leporid.management import audit, hosts
+from leporid.management import hosts
 from leporid.management.authorization import not_found
 from leporid.management.login import BasicLogin
 from leporid.management.paths import takes, visit_of
@@ -82,7 +82,7 @@ class SignOnRoutes:
         try:
             answer = await self._log_in(request)
         except Refusal as refusal:
-            audit.note(request, refusal.status, refusal.reason)
+            self._around.audit.note(request, refusal.status, refusal.reason)
             if "text/html" not in request.headers.get("accept", ""):
                 raise
             # Somebody sees this in a browser.
@@ -90,7 +90,7 @@ class SignOnRoutes:
             answer = PlainTextResponse(text, refusal.status, refusal.headers)
             answer.headers.append("set-cookie", _cookie(request, "", 0))
             return answer
-        audit.note(request, answer.status_code)
+        self._around.audit.note(request, answer.status_code)
         return answer
 
     async def _log_in(self, request: Request) -> Response:

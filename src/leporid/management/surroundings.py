@@ -48,6 +48,7 @@ from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
 from leporid.limits.shares import Slot
 from leporid.management import hosts
 from leporid.management.admission import ENCODERS_MAX, Admission, waited_for
+from leporid.management.audit import AuditLog
 from leporid.management.authorization import answered
 from leporid.management.histories import Histories
 from leporid.management.listings import Listing
@@ -148,6 +149,7 @@ class Surroundings:
         live: tells of samples.
         samples: of the whole broker; the server takes one each second.
         backups: makes them.
+        audit: of administrative acts.
     """
 
     broker: Broker
@@ -167,6 +169,7 @@ class Surroundings:
     node: Callable[[], NodeFacts] = NodeFacts
     node_name: str = NODE
     backups: BackupPort = field(default_factory=NoBackups)
+    audit: AuditLog = field(default_factory=AuditLog)
     sign_on: SignOn | None = None
     sync_totals: Callable[[], tuple[int, float]] = lambda: (0, 0.0)
     samples: Samples = field(init=False)

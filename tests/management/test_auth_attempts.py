@@ -11,6 +11,8 @@ ATTEMPTS = "/api/auth/attempts/leporid@localhost"
 async def test_logins_are_counted_by_protocol(world: World, client: httpx.AsyncClient):
     await client.get("/api/whoami")
     assert (await client.get("/api/whoami", auth=("guest", "wrong"))).status_code == 401
+    bearer = {"authorization": "Bearer none"}
+    assert (await client.get("/api/whoami", headers=bearer, auth=httpx.Auth())).status_code == 401
     world.broker.access.attempts.granted["PLAIN"] += 2
     assert (await client.get(ATTEMPTS)).json() == [
         {
@@ -21,8 +23,8 @@ async def test_logins_are_counted_by_protocol(world: World, client: httpx.AsyncC
         },
         {
             "protocol": "http",
-            "auth_attempts": 3,
-            "auth_attempts_failed": 1,
+            "auth_attempts": 4,
+            "auth_attempts_failed": 2,
             "auth_attempts_succeeded": 2,
         },
     ]

@@ -126,6 +126,24 @@ async def test_there_and_back(world: World, browser: httpx.AsyncClient, issuer: 
     assert issuer.codes == ["c"]
 
 
+async def test_over_tls_no_other_host_can_plant_the_verifier(
+    browser: httpx.AsyncClient, issuer: Issuer
+):
+    secure = {"x-forwarded-proto": "https"}
+    answer = await browser.get(PATH, headers=secure)
+    name = f"__Host-{COOKIE}"
+    verifier = cookies_of(answer)[name]
+    # What browsers ask for beside the prefix: RFC 6265bis, 4.1.3.2.
+    assert (verifier["secure"], verifier["path"], verifier["domain"]) == (True, "/", "")
+    given = {"state": issuer.begun["state"], "code": "c"}
+    browser.cookies.clear()
+    planted = {**secure, "cookie": f"{COOKIE}={verifier.value}"}
+    assert (await browser.get(CALLBACK, params=given, headers=planted)).status_code == 401
+    headers = {**secure, "cookie": f"{name}={verifier.value}"}
+    back = await browser.get(CALLBACK, params=given, headers=headers)
+    assert (back.status_code, cookies_of(back)[name]["max-age"]) == (302, "0")
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from leporid.broker.access.backends import Backends
+from leporid.broker.access.access import LoginAttempts
+from leporid.broker.access.backends import Backends, Claim
+from leporid.broker.access.sasl import Credentials
 from leporid.limits.refusals import Refusals
 from leporid.server.config import ConfigError
 from leporid.server.login_backends import LoginBackends
@@ -14,7 +16,7 @@ from leporid.server.oauth_settings import Auth, AuthHttp, OAuth2
 
 def made(auth: Auth, oauth2: OAuth2) -> tuple[LoginBackends, Backends]:
     internal: Any = SimpleNamespace(name="internal")
-    broker: Any = SimpleNamespace(backends=Backends(internal))
+    broker: Any = SimpleNamespace(backends=Backends(internal, LoginAttempts()))
     broker.access, broker.refusals, broker.recheck = None, Refusals(), None
     asked = AuthHttp(user_path="http://127.0.0.1:1/")
     config: Any = SimpleNamespace(auth=auth, oauth2=oauth2, auth_http=asked)
@@ -38,3 +40,16 @@ def test_a_key_that_cannot_be_read_is_named(tmp_path):
         settings = OAuth2(resource_server_id="mq", signing_keys={"a": path})
         with pytest.raises(ConfigError, match=f"{path}: .*{why}"):
             made(Auth(("oauth2",)), settings)
+
+
+async def test_a_login_while_the_broker_stops_is_left_unanswered():
+    found, backends = made(Auth(("http",)), OAuth2())
+    told: list[object] = []
+    before = Claim(Credentials("PLAIN", "jo", b"before"), "here", loopback=True)
+    backends.log_in(before, told.append).leave()  # there is a pool
+    found.stop()
+    late = Claim(Credentials("PLAIN", "jo", b"late"), "here", loopback=True)
+    attempt = backends.log_in(late, told.append)
+    assert not attempt.ended
+    attempt.leave()
+    assert not told

@@ -160,7 +160,7 @@ class Broker:
         self.traces = Outbox(engine, "copies of traced messages")
         self.dead_letter_counts = DeadLetterCounts()
         self.logins = Logins(access, offload, self.refusals)
-        self.backends = Backends(Internal(access, lambda: self.logins))
+        self.backends = Backends(Internal(access, lambda: self.logins), access.attempts)
         self.users = Users(access, self.record, self._user_changed, self._user_dropped)
         self.users.events = self.events
         # Virtual hosts whose names are not free, and what becomes of them: deleted, imported.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import JSONResponse, Response
 
-from leporid.broker.access.access import LoginAttempts
+from leporid.broker.access.backends import BEARER
 from leporid.management import hosts
 from leporid.management.authorization import monitor, not_found
 from leporid.management.paths import name_of
@@ -19,11 +19,11 @@ from leporid.management.paths import name_of
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from leporid.broker.access.access import User
+    from leporid.broker.access.access import LoginAttempts, User
     from leporid.management.surroundings import Surroundings
 
-OVER_HTTP: Final = "Basic"
-"""The mechanism that HTTP has; all others are AMQP's."""
+OVER_HTTP: Final = frozenset({"Basic", BEARER})
+"""The mechanisms that HTTP has; all others are AMQP's."""
 
 
 class AuthAttemptRoutes:
@@ -61,7 +61,7 @@ class AuthAttemptRoutes:
     async def reset(self, request: Request) -> Response:
         """DELETE /api/auth/attempts/{node}: counting begins anew."""
         await self._enter(request)
-        self._around.broker.access.attempts = LoginAttempts()
+        self._around.broker.access.attempts.reset()
         return Response(status_code=204)
 
     async def _enter(self, request: Request) -> User:
@@ -75,7 +75,7 @@ def _shown(attempts: LoginAttempts) -> list[dict[str, Any]]:
     found = []
     for protocol, over_http in (("amqp091", False), ("http", True)):
         granted, refused = (
-            sum(count for name, count in counts.items() if (name == OVER_HTTP) == over_http)
+            sum(count for name, count in counts.items() if (name in OVER_HTTP) == over_http)
             for counts in (attempts.granted, attempts.refused)
         )
         if granted or refused:

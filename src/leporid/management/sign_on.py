@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 PATH: Final = "/api/session/oauth"
 CALLBACK: Final = PATH + "/callback"
 COOKIE: Final = "leporid_sign_on"
+HOST_PREFIX: Final = "__Host-"
 # As long as somebody may take to log in at the issuer.
 SECONDS: Final = 600
 # RFC 7636, 4.1: of 43 to 128 characters.
@@ -97,7 +98,7 @@ class SignOnRoutes:
         around = self._around
         hosts.check(request, around.http_hosts)
         sign_on, given = self._sign_on(), request.query_params
-        verifier = request.cookies.get(COOKIE, "")
+        verifier = request.cookies.get(_cookie_name(request), "")
         # Whatever comes back counts only where the login was begun: nobody is logged in as somebody
         # else by an address that another page has them open.
         if VERIFIER.fullmatch(verifier) is None or not hmac.compare_digest(
@@ -156,10 +157,18 @@ def _state(verifier: str) -> str:
     return _digest("state " + verifier)
 
 
+def _cookie_name(request: Request) -> str:
+    # With this prefix a browser takes the cookie only from us: not from another host of the same
+    # domain, and not without TLS (RFC 6265bis, 4.1.3.2).
+    return HOST_PREFIX + COOKIE if is_secure(request) else COOKIE
+
+
 def _cookie(request: Request, value: str, seconds: int) -> str:
     # Lax: the browser comes back from another place.
-    secure = "; Secure" if is_secure(request) else ""
-    return f"{COOKIE}={value}; Path={PATH}; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"
+    where = "/; Secure" if is_secure(request) else PATH
+    return (
+        f"{_cookie_name(request)}={value}; Path={where}; Max-Age={seconds}; HttpOnly; SameSite=Lax"
+    )
 
 
 def _redirect(place: str, *cookies: str) -> Response:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
 
 from leporid.broker.access.backends import INTERNAL, Backend
 from leporid.server import http_logins, http_rights
@@ -53,7 +53,7 @@ class LoginBackends:
         self._config = config
         self._refusals = broker.refusals
         self._wake = wake
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: _Threads | None = None
         self._tokens: TokenLogins | None = None
         self._requests: AuthRequests | None = None
         self.sign_on: SignOn | None = None
@@ -115,9 +115,9 @@ class LoginBackends:
         if self._requests is not None:
             self._requests.settings = config.auth_http
 
-    def _threads(self) -> ThreadPoolExecutor:
+    def _threads(self) -> _Threads:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(THREADS, "outgoing")
+            self._pool = _Threads()
         return self._pool
 
     def stop(self) -> None:
@@ -125,4 +125,30 @@ class LoginBackends:
         if self._tokens is not None:
             self._tokens.stop()
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.stop()
+
+
+class _Threads(ThreadPoolExecutor):
+    """Those that requests are sent from.
+
+    Of a request after `stop`, as of one that had to wait, the future is cancelled: clients may log
+    in until the last moment.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(THREADS, "outgoing")
+        self._stopped = False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Have something done on a thread; see `Executor`."""
+        if not self._stopped:
+            return super().submit(fn, *args, **kwargs)
+        never: Future[Any] = Future()
+        never.cancel()
+        never.set_running_or_notify_cancel()
+        return never
+
+    def stop(self) -> None:
+        """Begin nothing more; what is under way goes on."""
+        self._stopped = True
+        self.shutdown(wait=False, cancel_futures=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from leporid.amqp.errors import AccessRefused, NotAllowed
-from leporid.broker.access.access import User
+from leporid.broker.access.access import LoginAttempts, User
 from leporid.broker.access.backends import BEARER, Answer, Backends, Claim, Internal, Leave
 from leporid.broker.access.logins import TooManyLogins
 from leporid.broker.access.passwords import NoPassword
@@ -18,8 +18,8 @@ JO = User("jo", NoPassword(), backend="second")
 Found = User | AccessRefused
 
 
-def asking(*backends: Asked) -> Backends:
-    made = Backends(backends[0])
+def asking(*backends: Asked, attempts: LoginAttempts | None = None) -> Backends:
+    made = Backends(backends[0], attempts or LoginAttempts())
     made.use(backends)
     return made
 
@@ -100,14 +100,24 @@ def test_a_refusal_that_is_final_asks_nobody_else():
     assert not second.answers
 
 
+def test_a_login_is_counted_once_however_many_were_asked():
+    attempts = LoginAttempts()
+    for last in (JO, "no", JO):
+        asking(Asked("first", "no"), Asked("second", last), attempts=attempts).log_in(
+            CLAIM, nothing
+        )
+    assert (attempts.granted, attempts.refused) == ({"PLAIN": 2}, {"PLAIN": 1})
+
+
 def test_who_leaves_is_not_answered():
-    backend = Asked("first")
+    backend, attempts = Asked("first"), LoginAttempts()
     found: list[Found] = []
-    attempt = asking(backend).log_in(CLAIM, found.append)
+    attempt = asking(backend, attempts=attempts).log_in(CLAIM, found.append)
     attempt.leave()
     attempt.leave()
     backend.answers[0](JO)
     assert not found
+    assert attempts == LoginAttempts()
     assert backend.left == 1
 
 
@@ -136,7 +146,7 @@ def test_a_new_secret_that_is_refused(caplog):
 def test_a_user_of_the_broker_stays_whoever_let_it_in():
     """A server that decides about passwords alone: the user is still one of ours."""
     ours = Internal(None, None)  # type: ignore[arg-type]
-    backends = Backends(ours)
+    backends = Backends(ours, LoginAttempts())
     backends.use([Asked("http")])
     found: list[User | NotAllowed] = []
     user = replace(JO, backend="")

@@ -148,6 +148,8 @@ def guest(salt: bytes, vhost: str = "/") -> User:
 class LoginAttempts:
     """How many logins there were since the start, or since somebody has reset them.
 
+    A login is one, however many back ends were asked.
+
     Attributes:
         granted: by mechanism; over HTTP each request is one.
         refused: likewise.
@@ -155,6 +157,15 @@ class LoginAttempts:
 
     granted: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+
+    def count(self, mechanism: str, *, granted: bool) -> None:
+        """Count a login that was answered."""
+        (self.granted if granted else self.refused)[mechanism] += 1
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.granted.clear()
+        self.refused.clear()
 
 
 class Access:
@@ -166,7 +177,7 @@ class Access:
 
     Attributes:
         version: grows with each change of a user.
-        attempts: counts logins; may be replaced.
+        attempts: counts logins.
     """
 
     def __init__(self, users: Iterable[User], secret: bytes) -> None:
@@ -296,7 +307,6 @@ class Access:
         objection = self._objection(user, credentials, loopback)
         if objection is not None:
             self._refuse(credentials, objection)
-        self.attempts.granted[credentials.mechanism] += 1
         return user
 
     def admit_certified(self, name: str | None, loopback: bool) -> User:
@@ -307,9 +317,16 @@ class Access:
             loopback: whether the peer is of this machine.
         """
         claimed = Credentials(EXTERNAL, name or "", b"")
-        if name is None:
-            self._refuse(claimed, "the certificate has no such name (tls.login_from)")
-        return self.admit_known(claimed, loopback, "the certificate is of no user (tls.login_from)")
+        try:
+            if name is None:
+                self._refuse(claimed, "the certificate has no such name (tls.login_from)")
+            unknown = "the certificate is of no user (tls.login_from)"
+            user = self.admit_known(claimed, loopback, unknown)
+        except AccessRefused:
+            self.attempts.count(EXTERNAL, granted=False)
+            raise
+        self.attempts.count(EXTERNAL, granted=True)
+        return user
 
     def admit_known(self, claimed: Credentials, loopback: bool, unknown: str) -> User:
         """Return the user of a name that was found right elsewhere, or refuse as `admit`.
@@ -324,7 +341,6 @@ class Access:
             self._refuse(claimed, unknown)
         if user.loopback_only and not loopback:
             self._refuse(claimed, LOOPBACK_ONLY)
-        self.attempts.granted[EXTERNAL] += 1
         return user
 
     def is_refused_as_remote(self, credentials: Credentials, loopback: bool) -> bool:
@@ -361,7 +377,6 @@ class Access:
 
     def _refuse(self, credentials: Credentials, why: str) -> NoReturn:
         mechanism = credentials.mechanism
-        self.attempts.refused[mechanism] += 1
         # ascii() keeps line breaks and terminal escapes in a claimed name out of the log.
         name = ascii(credentials.username[:LOGGED_NAME_MAX])
         logger.warning("%s login refused: user %s - %s", mechanism, name, why)

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from leporid.amqp.errors import AccessRefused, NotAllowed
-from leporid.broker.access.access import LOGGED_NAME_MAX, Access, User, login_refused
+from leporid.broker.access.access import (
+    LOGGED_NAME_MAX,
+    Access,
+    LoginAttempts,
+    User,
+    login_refused,
+)
 from leporid.broker.access.logins import Logins, TooManyLogins
 
 if TYPE_CHECKING:
@@ -139,16 +145,20 @@ class Attempt:
         ended: whether it was answered, or has left.
     """
 
-    __slots__ = ("_answered", "_backends", "_claim", "_leave", "_place", "_refusals", "ended")
+    __slots__ = (
+        "_answered", "_attempts", "_backends", "_claim", "_leave", "_place", "_refusals", "ended",
+    )  # fmt: skip
 
     def __init__(
         self,
         backends: Sequence[Backend],
         claim: Claim,
         answered: Callable[[User | AccessRefused], None],
+        attempts: LoginAttempts,
     ) -> None:
         self._backends = iter(backends)
         self._claim = claim
+        self._attempts = attempts
         self._answered: Callable[[User | AccessRefused], None] | None = answered
         self._leave: Leave = _nothing
         self._place = 0
@@ -182,6 +192,8 @@ class Attempt:
     def _end(self, found: User | AccessRefused) -> None:
         self.ended = True
         self._leave = _nothing
+        mechanism = self._claim.credentials.mechanism
+        self._attempts.count(mechanism, granted=isinstance(found, User))
         # Where several are asked in turn, most users are known to the last: that is no warning.
         self._tell(logging.DEBUG if isinstance(found, User) else logging.WARNING)
         answered, self._answered = self._answered, None
@@ -207,13 +219,15 @@ class Backends:
 
     Args:
         internal: the broker's own users, who alone are asked until `use` says otherwise.
+        attempts: counts logins.
 
     Attributes:
         internal: they.
     """
 
-    def __init__(self, internal: Backend) -> None:
+    def __init__(self, internal: Backend, attempts: LoginAttempts) -> None:
         self.internal = internal
+        self._attempts = attempts
         self._backends: tuple[Backend, ...] = (internal,)
 
     def __repr__(self) -> str:
@@ -230,7 +244,7 @@ class Backends:
 
     def log_in(self, claim: Claim, answered: Callable[[User | AccessRefused], None]) -> Attempt:
         """Have a login checked; `answered` may be called before this returns."""
-        attempt = Attempt(self._backends, claim, answered)
+        attempt = Attempt(self._backends, claim, answered, self._attempts)
         attempt.go_on()
         return attempt
 

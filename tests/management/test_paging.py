@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import httpx
@@ -195,6 +196,32 @@ async def test_others_have_turns_while_a_list_is_sorted(
     make(world, *(f"q{number:03}" for number in range(10 * paging.LOOKED_AT_ONCE)))
     assert len(await names(client, "page=1")) == paging.PAGE_SIZE
     assert len(turns) >= 10
+
+
+async def test_what_is_sorted_is_nothing_for_the_garbage_collector(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    """It would look at ten thousand tuples at once, which takes milliseconds."""
+    tracked: list[int] = []
+    next_turn = world.around.admission.turns.next
+
+    async def counting(key: object) -> None:
+        gc.collect(0)
+        tracked.append(sum(type(each) is tuple for each in gc.get_objects()))
+        await next_turn(key)
+
+    monkeypatch.setattr(world.around.admission.turns, "next", counting)
+    make(world, *(f"q{number:04}" for number in range(3 * RUN)))
+    # A turn for each look, so that there are some while objects are being sorted.
+    ticks = iter(range(10**9))
+    object.__setattr__(world.around, "monotonic", lambda: float(next(ticks)))
+    gc.freeze()  # what is there already is not counted
+    try:
+        assert len(await names(client, "sort=messages")) == 3 * RUN
+    finally:
+        gc.unfreeze()
+    assert len(tracked) > 40
+    assert max(tracked) - tracked[0] < RUN
 
 
 async def test_a_list_of_which_there_is_no_end_has_its_turn_when_others_are_over(

@@ -356,10 +356,13 @@ class _Arranging(Generic[T]):
         self._table = table
         self._order = order
         self._name_of = name_of
-        # Of each object its keys, how many came before, and itself: no two have the same number, so
-        # that objects are never compared.
+        # Of each object its keys, and its place among the objects: no two have the same, so that
+        # objects are never compared. Nor do they stand in there: of tuples that hold only texts and
+        # numbers the garbage collector lets go when it is young, while ten thousand others would
+        # make a full collection of some milliseconds.
         self._runs: list[list[tuple[Any, ...]]] = [[]]
-        self._total = self._filtered = 0
+        self._items: list[T | None] = []
+        self._total = 0
 
     async def look(self, items: Iterable[T | None]) -> None:
         """Choose among the objects, and sort them."""
@@ -368,8 +371,8 @@ class _Arranging(Generic[T]):
             self._total += len(some)
             for item in some:
                 if matches is None or matches(self._name_of(item)):
-                    self._filtered += 1
-                    self._runs[-1].append((*self._keys(item), self._filtered, item))
+                    self._runs[-1].append((*self._keys(item), len(self._items)))
+                    self._items.append(item)
             if len(self._runs[-1]) >= RUN:
                 self._runs[-1].sort(reverse=reverse)
                 self._runs.append([])
@@ -384,9 +387,14 @@ class _Arranging(Generic[T]):
         """Go through the objects in order; once."""
         runs, self._runs = self._runs, []
         if not self._order:
-            return (entry[-1] for run in runs for entry in draining(run))
+            return (self._take(entry[-1]) for run in runs for entry in draining(run))
         merged = merge(*map(draining, runs), reverse=self._query.reverse)
-        return (entry[-1] for entry in merged)
+        return (self._take(entry[-1]) for entry in merged)
+
+    def _take(self, place: int) -> T:
+        item, self._items[place] = self._items[place], None
+        assert item is not None, "each is taken once"
+        return item
 
     async def page(self, number: int) -> dict[str, Any]:
         """Return one page.
@@ -395,7 +403,8 @@ class _Arranging(Generic[T]):
             Refusal: there are not so many pages (400).
         """
         size = self._query.page_size
-        pages = math.ceil(self._filtered / size)
+        filtered = len(self._items)
+        pages = math.ceil(filtered / size)
         there = number <= max(1, pages)
         start = (number - 1) * size if there else 0
         slices, runs = Slices(self._around, self._user), list(self._runs)
@@ -408,14 +417,15 @@ class _Arranging(Generic[T]):
             # All at once, many would take milliseconds to free.
             await slices.next()
             runs.pop().clear()
+            del self._items[-RUN:]
         if not there:
             raise Refusal(
                 400,
                 "page_out_of_range",
-                f"Page out of range, page: {number} page size: {size}, len: {self._filtered}",
+                f"Page out of range, page: {number} page size: {size}, len: {filtered}",
             )
         return {
-            "filtered_count": self._filtered,
+            "filtered_count": filtered,
             "item_count": len(found),
             "items": (self._table.show(item, self._query.columns) for item in found),
             "page": number,

@@ -507,6 +507,37 @@ async def test_what_grows_is_refused_while_an_alarm_is_on_and_nothing_else(
         assert (await filled.ask(client, method, path)).status_code < 400
 
 
+TRIALS = [
+    ("PUT", "/api/policies/{vhost}/{name}"),
+    ("PUT", "/api/operator-policies/{vhost}/{name}"),
+    ("POST", QUEUE + "/move"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), TRIALS, ids=map(" ".join, TRIALS))
+async def test_what_would_be_done_is_told_while_an_alarm_is_on(
+    filled: FilledWorld, method: str, path: str
+):
+    filled.broker.set_alarm("memory", True)
+    recorded = list(filled.changes)
+    sample, given = SAMPLES[method, path]
+    async with filled.client() as client:
+        answer = await client.request(method, f"{sample}?dry_run=true", **given)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["dry_run"] is True
+        for query in ("dry_run=false", "dry_run=true&dry_run=false", "dry_run=1"):
+            answer = await client.request(method, f"{sample}?{query}", **given)
+            assert (answer.status_code, answer.json()["limit"]) == (503, "memory_alarm")
+    assert filled.changes == recorded
+
+
+async def test_a_route_without_a_trial_is_refused_whatever_is_asked(filled: FilledWorld):
+    filled.broker.set_alarm("memory", True)
+    async with filled.client() as client:
+        answer = await client.put("/api/queues/%2F/new?dry_run=true", json={})
+    assert (answer.status_code, answer.json()["limit"]) == (503, "memory_alarm")
+
+
 def test_an_alarm_is_named_with_its_limit():
     admission = Admission(Refusals(), {"memory"}, {"memory": 1000})
     with pytest.raises(Refusal, match="low on memory") as caught:

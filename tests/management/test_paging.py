@@ -95,6 +95,28 @@ async def test_names(world: World, client: httpx.AsyncClient):
     assert (answer["filtered_count"], answer["total_count"]) == (2, 3)
 
 
+async def test_conditions_on_fields(world: World, client: httpx.AsyncClient):
+    for name, length in (("a", 5), ("b", None), ("c", 70), ("d", 5)):
+        queue_of(world, name, {} if length is None else {"x-max-length": length})
+    by = "where=arguments.x-max-length"
+    assert await names(client, f"{by}=5") == ["a", "d"]
+    assert await names(client, f"{by}>4&{by}<70&page=1") == ["a", "d"]
+    assert await names(client, f"{by}!=5&sort=name&sort_reverse=true") == ["c", "b"]
+    assert await names(client, "where=name=c&where=durable=true") == ["c"]
+    assert await names(client, "where=name=c&where=durable=false") == []
+    answer = (await client.get(f"{URL}&page=1&page_size=1&{by}=5")).json()
+    assert (answer["filtered_count"], answer["total_count"]) == (2, 4)
+    assert (await refused(client, "where=durable"))[1].startswith("where: 'durable' is no")
+    assert "9 conditions were given, 8 may be" in (await refused(client, "where=a=1&" * 9))[1]
+
+
+async def test_conditions_on_a_list_in_the_order_of_its_objects(client: httpx.AsyncClient):
+    path = "/api/exchanges/%2F?columns=name&where=type=topic"
+    assert [each["name"] for each in (await client.get(path)).json()] == [
+        "amq.rabbitmq.trace", "amq.topic",
+    ]  # fmt: skip
+
+
 async def test_order(world: World, client: httpx.AsyncClient):
     for name, length in (("a", 5), ("b", None), ("c", 70), ("d", 5)):
         queue_of(world, name, {} if length is None else {"x-max-length": length})

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from leporid.management.admission import IMPORT, LIST, PROBE, PUBLISH, TRY
+from leporid.management.conditions import CONDITIONS_MAX
 from leporid.management.listings import Written
 from leporid.management.paging import PAGE_SIZE_MAX
 
@@ -60,12 +61,13 @@ ALWAYS: Final = ("400", "401", "403", "404", "406", "409", "410", "416", "421", 
 # A request that nobody logs in for.
 UNKNOWN: Final = ("403", "406", "421")
 WITH_BODY: Final = ("408", "413")
-# What RabbitMQ's lists take; others are ignored.
+# What RabbitMQ's lists take, and conditions; others are ignored.
 LIST_QUERY: Final[Mapping[str, Mapping[str, Any]]] = {
     "page": {"type": "integer", "minimum": 1},
     "page_size": {"type": "integer", "minimum": 1, "maximum": PAGE_SIZE_MAX},
     "name": {"type": "string"},
     "use_regex": {"type": "boolean"},
+    "where": {"type": "array", "items": {"type": "string"}, "maxItems": CONDITIONS_MAX},
     "sort": {"type": "string"},
     "sort_reverse": {"type": "boolean"},
     "columns": {"type": "string"},

@@ -23,6 +23,7 @@ from starlette.responses import Response
 
 from leporid.broker.access.permissions import Pattern, PatternError
 from leporid.management.admission import waited_for
+from leporid.management.conditions import Condition, conditions_in
 from leporid.management.listings import RUN, SLICE_SECONDS, draining
 from leporid.management.refusals import Refusal
 
@@ -83,6 +84,14 @@ class Table(Generic[T]):
             value = value.get(name, ABSENT) if isinstance(value, Mapping) else ABSENT
         return value
 
+    def meets(self, item: T, conditions: Iterable[Condition]) -> bool:
+        """Say whether an object is as all conditions want it."""
+        for condition in conditions:
+            value = self.value(item, condition.path)
+            if not condition.is_met(None if value is ABSENT else value):
+                return False
+        return True
+
 
 class Columns:
     """The columns of a list that were asked for, such as `name` or `message_stats.publish`."""
@@ -133,11 +142,13 @@ class Query:
     Attributes:
         page: from 1 on; None: all of it, without pages.
         matches: says whether a name is wanted; None: all are.
+        conditions: what fields of an object have to be.
     """
 
     page: int | None
     page_size: int
     matches: Callable[[str], bool] | None
+    conditions: tuple[Condition, ...]
     sort: tuple[str, ...] | None
     reverse: bool
     columns: Columns | None
@@ -156,6 +167,7 @@ def query_in(request: Request) -> Query:
         page=page,
         page_size=page_size,
         matches=None if page is None else _filter_in(given),
+        conditions=conditions_in(given.getlist("where")),
         sort=tuple(sort.split(".")) if sort else None,
         reverse=given.get("sort_reverse") == "true",
         columns=columns_in(request),
@@ -318,7 +330,11 @@ class Lists(Generic[T]):
             *(tuple(each.split(".")) for each in shown.order),
         )
         if query.page is None and not order:
-            made = (item if item is None else shown.show(item, query.columns) for item in items)
+            wanted = (
+                item if item is not None and shown.meets(item, query.conditions) else None
+                for item in items
+            )
+            made = (item if item is None else shown.show(item, query.columns) for item in wanted)
             return self._around.listing(user, made)
         slot = await waited_for(self._around.admission.shares.list_items, user.name, max(1, count))
         try:
@@ -367,10 +383,13 @@ class _Arranging(Generic[T]):
     async def look(self, items: Iterable[T | None]) -> None:
         """Choose among the objects, and sort them."""
         matches, reverse = self._query.matches, self._query.reverse
+        conditions = self._query.conditions
         async for some in in_slices(self._around, self._user, items):
             self._total += len(some)
             for item in some:
-                if matches is None or matches(self._name_of(item)):
+                if (matches is None or matches(self._name_of(item))) and self._table.meets(
+                    item, conditions
+                ):
                     self._runs[-1].append((*self._keys(item), len(self._items)))
                     self._items.append(item)
             if len(self._runs[-1]) >= RUN:

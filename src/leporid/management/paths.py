@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
@@ -21,6 +23,9 @@ from leporid.limits.shares import address_key
 from leporid.management.admission import PROBE, Admission, Cost, Visit
 from leporid.management.refusals import Refusal, bad, expired
 from leporid.management.sessions import shows_form
+
+DRY_RUN: Final = "dry_run"
+"""The parameter of routes that can say what they would do."""
 
 VISIT: Final = "leporid.visit"
 """Where a request's scope has its `Visit`; who has none has not been admitted."""
@@ -84,6 +89,8 @@ class RawRoute(CostedRoute):
     ) -> None:
         super().__init__(path, handler, method, cost)
         self._admission = admission
+        query: Mapping[str, Any] = getattr(handler, "query", {})
+        self._trial_cost = replace(cost, grows=False) if DRY_RUN in query else cost
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
         """Match the encoded path; see Starlette."""
@@ -99,7 +106,7 @@ class RawRoute(CostedRoute):
         client = scope.get("client")
         address = address_key(client[0] if client else "")
         try:
-            visit = await self._admission.enter(self.cost, address)
+            visit = await self._admission.enter(self._cost_of(scope), address)
         except Refusal as refusal:
             await refusal.answer()(scope, receive, send)
             return
@@ -122,6 +129,11 @@ class RawRoute(CostedRoute):
         finally:
             del scope[VISIT]
             visit.end()
+
+    def _cost_of(self, scope: Any) -> Cost:
+        """Return the cost of a request; one that changes nothing keeps nothing either."""
+        given = QueryParams(scope.get("query_string", b"")).getlist(DRY_RUN)
+        return self._trial_cost if given == ["true"] else self.cost
 
 
 class _Sent:

@@ -41,6 +41,7 @@ async def test_in_and_out(world: World, page: httpx.AsyncClient):
     before = await page.get(SESSION)
     assert (before.status_code, before.json()["error"]) == (401, "not_authorized")
     assert "www-authenticate" not in before.headers
+    assert (await page.get(f"{SESSION}?optional=true")).status_code == 204
     answer = await page.post(SESSION, json=LOGIN)
     assert answer.status_code == 200
     shown = answer.json()
@@ -52,6 +53,7 @@ async def test_in_and_out(world: World, page: httpx.AsyncClient):
     )
     assert token not in answer.text
     assert (await page.get(SESSION)).json() == shown
+    assert (await page.get(f"{SESSION}?optional=true")).json() == shown
     assert (await page.get("/api/whoami")).json()["name"] == "guest"
     out = await page.delete(SESSION)
     assert out.status_code == 204
@@ -60,6 +62,10 @@ async def test_in_and_out(world: World, page: httpx.AsyncClient):
     # Who has kept the cookie has nothing.
     kept = {"cookie": f"{name_of(page)}={token}"}
     assert (await page.get(SESSION, headers=kept)).status_code == 401
+    assert (await page.get(f"{SESSION}?optional=true", headers=kept)).status_code == 204
+    # Whoever names a user is told that it was refused.
+    wrong = await page.get(f"{SESSION}?optional=true", auth=("guest", "wrong"))
+    assert wrong.status_code == 401
     assert (await page.put("/api/vhosts/x", headers=kept)).status_code == 401
 
 

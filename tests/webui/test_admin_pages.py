@@ -36,6 +36,24 @@ def test_a_user_is_added_with_tags_and_permissions(tab: Tab, hands: Hands, api: 
     theirs.close()
 
 
+def test_a_user_without_permissions_is_told_and_given_some(tab: Tab, hands: Hands, api: Api):
+    name = name_for(hands, "nobody")
+    tab.open("users")
+    hands.press(tab.button("Add user"))
+    hands.type(tab.field("Name"), name)
+    hands.press(tab.button("Add user", within=tab.dialog))
+    notice = tab.notice("has no permissions yet")
+    expect(notice).to_contain_text(name)
+    hands.press(notice.get_by_role("link"))
+    expect(tab.page.get_by_role("heading", name=f"User {name}")).to_be_visible()
+    hands.choose(tab.field("In virtual host"), "shop")
+    hands.press(tab.button("Set permissions …"))
+    hands.press(tab.button("Consume only"))
+    hands.press(tab.button("Set permissions", within=tab.dialog))
+    expect(tab.row("shop")).to_contain_text(".*")
+    assert api.get("permissions", "shop", name)["read"] == ".*"
+
+
 def test_a_user_is_not_added_with_two_passwords(tab: Tab, api: Api):
     tab.open("users")
     tab.button("Add user").click()
@@ -198,6 +216,7 @@ def test_definitions_are_imported_after_their_difference_was_shown(
     expect(changes).to_contain_text(name)
     expect(changes.locator(".conflicting")).to_contain_text("durable")
     assert name not in [each["name"] for each in api.get("queues", "/")]
+    expect(tab.page.locator("main")).to_contain_text("1 conflict stays as it is.")
     hands.press(tab.button("Import 1 change …"))
     hands.press(tab.button("Import", within=tab.dialog))
     expect(tab.notice("It is imported.")).to_be_visible()
@@ -247,7 +266,7 @@ def test_a_limit_is_set_and_dropped(tab: Tab, hands: Hands, api: Api):
     box = tab.page.locator("section").filter(
         has=tab.page.get_by_role("heading", name="Virtual hosts")
     )
-    hands.type(tab.field("Virtual host", within=box), name)
+    hands.choose(tab.field("Virtual host", within=box), name)
     hands.type(tab.field("Value", within=box), "12")
     hands.press(tab.button("Set limit", within=box))
     expect(tab.row(name)).to_contain_text("12")

@@ -53,6 +53,29 @@ def test_a_list_is_sorted_and_filtered_by_its_address(
     expect(tab.page.locator("main")).to_contain_text("Nothing matches.")
 
 
+def test_a_list_is_narrowed_by_what_its_objects_are(tab: Tab, hands: Hands):
+    tab.open("queues", vhost="/").settled()
+    hands.choose(tab.page.get_by_role("combobox", name="Type"), "Type: quorum")
+    tab.page.wait_for_url(re.compile("type=quorum"))
+    expect(tab.page.locator(FIRST_CELLS)).to_have_text(["parcels"])
+    hands.choose(tab.page.get_by_role("combobox", name="Messages"), "Messages: some ready")
+    expect(tab.page.locator("main")).to_contain_text("Nothing matches.")
+    expect(tab.page.locator(".list-count")).to_contain_text("0 of ")
+    # What the address says, the list shows; what it does not know, it leaves out.
+    tab.go("queues", vhost="/", type="classic", state="broken", consumers="0")
+    expect(tab.page.get_by_role("link", name="letters", exact=True)).to_be_visible()
+    expect(tab.row("parcels")).to_have_count(0)
+    expect(tab.page.get_by_role("combobox", name="State")).to_have_value("")
+    for page, query, shown, hidden in (
+        ("exchanges", {"type": "topic"}, "departures", "amq.fanout"),
+        ("policies", {"apply-to": "all"}, "short", "bounded"),
+        ("pipelines", {"with": "lag"}, "archive", "nobody"),
+    ):
+        tab.go(page, vhost="/", **query)
+        expect(tab.row(shown).first).to_be_visible()
+        expect(tab.row(hidden)).to_have_count(0)
+
+
 def test_back_and_forward_go_through_pages_and_orders(tab: Tab, hands: Hands):
     tab.open("users").settled()
     hands.press(tab.page.get_by_role("columnheader", name="User").get_by_role("button"))

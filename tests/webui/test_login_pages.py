@@ -48,7 +48,11 @@ def log_in(hands: Hands, name: str, password: str) -> None:
 
 def test_somebody_logs_in_and_out(stranger: Tab, their_hands: Hands):
     page = stranger.page
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
     page.goto("/#/users")
+    expect(page.get_by_label("Password")).to_be_visible()
+    assert said == []
     log_in(their_hands, "alice", "wrong")
     expect(page.get_by_role("alert")).to_be_visible()
     log_in(their_hands, "alice", "secret-alice")

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pika
 import pytest
-from tests.webui.browsing import Hands, Tab
+from tests.webui.browsing import ByKeyboard, Hands, Tab
 from tests.webui.example import Api
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -30,6 +31,32 @@ def queue_with(api: Api, name: str, count: int, **arguments: Any) -> str:
     for number in range(count):
         api.publish("/", "amq.default", name, f'{{"n": {number}}}', headers={"n": number})
     return name
+
+
+def publish_to(api: Api, name: str, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        api.publish("/", "amq.default", name, f'{{"n": {number}}}')
+
+
+def stream_with(api: Api, name: str, count: int) -> str:
+    """Make a stream with messages `{"n": 0}` to `{"n": count - 1}`."""
+    api.put("queues", "/", name, body={"durable": True, "arguments": {"x-queue-type": "stream"}})
+    publish_to(api, name, 0, count)
+    return name
+
+
+DAY_MS = 86_400_000
+# What a field for a time holds, in the browser's zone.
+LOCAL = """(ms) => {
+  const zone = new Date(ms).getTimezoneOffset() * 60_000;
+  return new Date(ms - zone).toISOString().slice(0, 19);
+}"""
+
+
+def typed_of(local: str) -> tuple[str, str]:
+    """The keys for a time in the field of an American browser: month first, twelve hours."""
+    at = datetime.fromisoformat(local)
+    return at.strftime("%m%d%Y"), at.strftime("%I%M%S%p")
 
 
 def test_the_overview_says_what_needs_attention_and_leads_on(tab: Tab, hands: Hands):
@@ -190,6 +217,88 @@ def test_a_stream_is_read_from_an_offset(tab: Tab, hands: Hands):
     expect(tab.row("17").first).to_be_visible()
     expect(tab.row("19").first).to_be_visible()
     expect(tab.page.get_by_role("cell", name="16", exact=True)).to_have_count(0)
+
+
+def test_a_stream_is_read_from_a_time(tab: Tab, hands: Hands, api: Api):
+    name = stream_with(api, name_for(hands, "timed"), 2)
+    came = api.get("streams", "/", name, "browse")["messages"][0]["timestamp_ms"]
+    tab.open("streams", "/", name).settled()
+    field = tab.page.get_by_label("Time", exact=True)
+    form = tab.page.locator("form").filter(has=field)
+    for days, offset, shown in ((1, 2, "Nothing here"), (-1, 0, '{"n": 0}')):
+        local = tab.page.evaluate(LOCAL, came + days * DAY_MS)
+        if isinstance(hands, ByKeyboard):
+            tab.focus(field)
+            day, clock = typed_of(local)
+            tab.page.keyboard.type(day)
+            tab.page.keyboard.press("Tab")
+            tab.page.keyboard.type(clock)
+        else:
+            field.fill(local)
+        hands.press(tab.button("Go", within=form))
+        tab.page.wait_for_url(re.compile(f"from={offset}"))
+        expect(tab.page.locator("main")).to_contain_text(shown)
+    hands.press(tab.button("Newest"))
+    hands.press(tab.button("5 min ago"))
+    expect(tab.row('{"n": 1}')).to_be_visible()
+
+
+def test_a_stream_is_followed_live(tab: Tab, hands: Hands, api: Api):
+    name = stream_with(api, name_for(hands, "followed"), 2)
+    tab.open("streams", "/", name).settled()
+    hands.press(tab.button("Live tail"))
+    expect(tab.page.locator("main")).to_contain_text("Waiting for messages")
+    publish_to(api, name, 2, 2)
+    rows = tab.page.locator(".message-rows tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text('{"n": 3}')
+    hands.press(tab.button("Stop"))
+    publish_to(api, name, 4, 3)
+    expect(tab.page.locator(".tail-bar")).to_contain_text("Stopped. 3 new")
+    expect(rows).to_have_count(2)
+    hands.press(tab.button("Go on"))
+    expect(rows).to_have_count(5)
+    hands.press(tab.button("Live"))
+    expect(tab.row('{"n": 0}')).to_be_visible()
+
+
+def test_a_stream_has_what_a_queue_has_and_is_not_purged(tab: Tab, hands: Hands, api: Api):
+    name = stream_with(api, name_for(hands, "whole"), 1)
+    tab.open("streams", "/", name, show="bindings").settled()
+    hands.type(tab.field("From the exchange"), "departures")
+    hands.press(tab.button("Bind"))
+    expect(tab.row("departures")).to_be_visible()
+    tab.go("streams", "/", name, show="publish")
+    hands.type(tab.field("Body"), "one more")
+    hands.press(tab.button("Publish"))
+    expect(tab.notice("The message is in its queue.")).to_be_visible()
+    tab.go("streams", "/", name, show="consumers")
+    expect(tab.page.locator("main")).to_contain_text("No consumers")
+    tab.go("streams", "/", name, show="settings")
+    expect(tab.row("queue-type")).to_contain_text("stream")
+    for absent in ("Purge", "Get messages", "Move"):
+        expect(tab.button(absent)).to_have_count(0)
+    hands.press(tab.button("Pause"))
+    expect(tab.button("Resume")).to_be_visible()
+    hands.press(tab.button("Delete"))
+    hands.type(tab.dialog.get_by_role("textbox"), name)
+    hands.press(tab.button("Delete", within=tab.dialog))
+    expect(tab.page.get_by_role("heading", name="Streams", exact=True)).to_be_visible()
+    assert name not in [each["name"] for each in api.get("queues", "/")]
+
+
+def test_an_exchange_that_is_missing_is_told_where_it_is_named(tab: Tab, api: Api):
+    queue_with(api, "to-nowhere", 0, **{"x-dead-letter-exchange": "nowhere"})
+    tab.open("queues", "/", "to-nowhere").settled()
+    expect(
+        tab.notice("There is no exchange nowhere: dead letters for it are dropped.")
+    ).to_be_visible()
+    body = {"type": "fanout", "arguments": {"alternate-exchange": "nobody"}}
+    api.put("exchanges", "/", "astray", body=body)
+    tab.go("exchanges", "/", "astray")
+    expect(tab.notice("There is no exchange nobody: unroutable messages")).to_be_visible()
+    tab.go("queues", "/", "orders")
+    expect(tab.notice("There is no exchange")).to_have_count(0)
 
 
 def test_a_filter_is_tried_before_anything_is_bound(tab: Tab, hands: Hands, api: Api):

@@ -22,8 +22,9 @@ from leporid.management import hosts
 from leporid.management.authorization import administrator, not_authorised, not_found
 from leporid.management.bodies import body_in
 from leporid.management.login import BasicLogin
-from leporid.management.parameters import object_of, text_in
+from leporid.management.parameters import flag_of, object_of, text_in
 from leporid.management.paths import name_of, takes, visit_of
+from leporid.management.refusals import Refusal
 from leporid.management.sessions import (
     LIFE_SECONDS,
     Session,
@@ -77,9 +78,19 @@ class SessionRoutes:
         session, set_cookie = begin_session(around, request, user)
         return self._shown(user, session, [(b"set-cookie", set_cookie.encode())])
 
+    @takes(optional={"type": "boolean"})
     async def show(self, request: Request) -> Response:
-        """GET /api/session: who has logged in, until when, and what that user may do."""
-        user = await self._around.user(request)
+        """GET /api/session: who has logged in, until when, and what that user may do; 200.
+
+        With `?optional=true` it is 204 if nobody has, and the request names no user.
+        """
+        optional = flag_of(request, "optional")
+        try:
+            user = await self._around.user(request)
+        except Refusal as refusal:
+            if optional and refusal.status == 401 and "authorization" not in request.headers:
+                return Response(status_code=204)
+            raise
         return self._shown(user, session_in(request, self._around.sessions))
 
     async def log_out(self, request: Request) -> Response:

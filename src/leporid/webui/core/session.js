@@ -36,7 +36,8 @@ onUnauthorized(() => {
 /** Ask the broker who is logged in. */
 export async function resume() {
   try {
-    set(await get(["session"]));
+    // 204 without a session: a refusal would stand in the browser's console.
+    set(await get(["session"], { optional: "true" }));
   } catch (error) {
     set(error.status === 401 ? null : { failed: error });
   }

@@ -7,6 +7,26 @@ import { Empty } from "../parts/empty.js";
 import { List } from "../parts/list.js";
 import { Page, quoted } from "../parts/page.js";
 
+const FILTERS = [
+  {
+    name: "mode",
+    title: "Mode",
+    options: [
+      { value: "confirms", label: "confirms", where: "confirm=true" },
+      { value: "transactions", label: "transactions", where: "transactional=true" },
+    ],
+  },
+  {
+    name: "with",
+    title: "Holds",
+    options: [
+      { value: "unacked", label: "unacked", where: "messages_unacknowledged>0" },
+      { value: "unconfirmed", label: "unconfirmed", where: "messages_unconfirmed>0" },
+      { value: "consumers", label: "consumers", where: "consumer_count>0" },
+    ],
+  },
+];
+
 export default function Channels({ query }) {
   const vhost = useVhost();
   const path = vhost === null ? ["channels"] : ["vhosts", vhost, "channels"];
@@ -19,6 +39,7 @@ export default function Channels({ query }) {
     <${List}
       path=${path}
       columns=${channelColumns({ vhost })}
+      filters=${FILTERS}
       rowKey=${(row) => row.name}
       caption="Channels"
       empty=${html`<${Empty} title="No channels">

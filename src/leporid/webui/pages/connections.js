@@ -76,6 +76,19 @@ function columnsOf(vhost) {
   ];
 }
 
+const FILTERS = [
+  {
+    name: "state",
+    title: "State",
+    options: ["running", "blocked", "closing"].map((value) => ({ value, label: value })),
+  },
+  {
+    name: "ssl",
+    title: "TLS",
+    options: [{ value: "true", label: "yes" }, { value: "false", label: "no" }],
+  },
+];
+
 export default function Connections({ query }) {
   const vhost = useVhost();
   const alarms = useLive()?.overview?.alarms ?? [];
@@ -93,6 +106,7 @@ export default function Connections({ query }) {
       path=${path}
       query=${{ columns: FIELDS }}
       columns=${columnsOf(vhost)}
+      filters=${FILTERS}
       rowKey=${(row) => row.name}
       caption="Connections"
       empty=${html`<${Empty} title="No connections">

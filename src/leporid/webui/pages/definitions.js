@@ -11,7 +11,7 @@ import { reasonNot, useUser } from "../core/session.js";
 import { useData } from "../core/data.js";
 import { Button } from "../parts/button.js";
 import { Confirm } from "../parts/confirm.js";
-import { DifferenceTable, changedCount } from "../parts/difference.js";
+import { DifferenceTable, changedCount, conflictCount } from "../parts/difference.js";
 import { Field } from "../parts/form.js";
 import { Notice } from "../parts/notice.js";
 import { Page, quoted } from "../parts/page.js";
@@ -107,11 +107,13 @@ function Import({ path, vhost, why }) {
     const left = await post(path, found.document);
     setFound({ ...NOTHING, done: { left } });
   };
+  const conflicts = found.difference ? conflictCount(found.difference) : 0;
   const changes = found.difference ? changedCount(found.difference) : 0;
   return html`<section class="box stack">
     <h2>Import</h2>
-    <p>First the broker says what would change. All of it is done, or nothing; what is not in the
-      document stays.</p>
+    <p>First the broker says what would change. What can be done is done together, or none of it
+      if one part is refused. Queues and exchanges that are there otherwise are conflicts: they stay
+      as they are, and are named. So does everything that is not in the document.</p>
     <div class="field">
       <label for="definitions-file">File</label>
       <input id="definitions-file" type="file" accept=".json,application/json" ref=${chosen}
@@ -135,6 +137,9 @@ function Import({ path, vhost, why }) {
       <div class="row">
         <${Button} kind="main" why=${why} disabled=${changes === 0}
           onClick=${() => setAsking(true)}>Import ${counted(changes, "change")} …<//>
+        ${conflicts > 0 && html`<span class="soft">${counted(conflicts, "conflict")}
+          ${conflicts === 1 ? " stays" : " stay"} as ${conflicts === 1 ? "it is" : "they are"}.
+        </span>`}
         ${changes === 0 && html`<span class="soft">There is nothing to import.</span>`}
       </div>
       <${Confirm} open=${asking} title="Import definitions" yes="Import"

@@ -17,6 +17,7 @@ import { Confirm } from "../parts/confirm.js";
 import { Empty } from "../parts/empty.js";
 import { Figures } from "../parts/figures.js";
 import { Lazy } from "../parts/lazy.js";
+import { MissingExchange } from "../parts/missing_exchange.js";
 import { Notice } from "../parts/notice.js";
 import { Page, quoted } from "../parts/page.js";
 import { PublishForm } from "../parts/publish.js";
@@ -134,6 +135,7 @@ export default function Exchange({ parts, query }) {
     http=${[{ path }, { path: [...path, "bindings", "source"] }, { method: "DELETE", path }]}
   >
     ${error && html`<${Notice} kind="bad">${error.message}<//>`}
+    <${MissingExchange} vhost=${vhost} kind="exchange" name=${name} />
     <${Figures}
       items=${[
         { name: "In", value: rate(rates.publish_in ?? statRate(exchange, "publish_in")) },

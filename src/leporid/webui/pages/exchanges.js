@@ -30,6 +30,16 @@ function columnsOf(vhost) {
   ];
 }
 
+const TYPES = ["direct", "fanout", "topic", "headers", "x-delayed-message"];
+const FILTERS = [
+  { name: "type", title: "Type", options: TYPES.map((value) => ({ value, label: value })) },
+  {
+    name: "durable",
+    title: "Durable",
+    options: [{ value: "true", label: "yes" }, { value: "false", label: "no" }],
+  },
+];
+
 export default function Exchanges({ query }) {
   const vhost = useVhost();
   const [declaring, setDeclaring] = useState(false);
@@ -49,6 +59,7 @@ export default function Exchanges({ query }) {
     <${List}
       path=${path}
       columns=${columnsOf(vhost)}
+      filters=${FILTERS}
       rowKey=${(row) => `${row.vhost}\n${row.name}`}
       caption="Exchanges"
       empty=${html`<${Empty} title="No exchanges">

@@ -10,6 +10,7 @@ import { Button } from "../parts/button.js";
 import { Empty } from "../parts/empty.js";
 import { Field, Form } from "../parts/form.js";
 import { Grid } from "../parts/grid.js";
+import { KnownName } from "../parts/known_name.js";
 import { Notice } from "../parts/notice.js";
 import { useOutcome } from "../parts/outcome.js";
 import { Page } from "../parts/page.js";
@@ -97,7 +98,6 @@ function OneKind({ kind, about, why, outcome }) {
 
 function SetLimit({ about, why, onDone }) {
   const [given, setGiven] = useState({ of: "", limit: about.limits[0], value: "" });
-  const { data } = useData([about.page], { page: 1, page_size: 500, columns: "name" });
   const set = (name) => (value) => setGiven((before) => ({ ...before, [name]: value }));
   const save = async () => {
     if (!/^-?\d{1,18}$/.test(given.value.trim())) {
@@ -109,8 +109,8 @@ function SetLimit({ about, why, onDone }) {
   };
   return html`<${Form} onSubmit=${save} submit="Set limit" kind="plain" why=${why}>
     <div class="form-row">
-      <${Field} label=${about.of} name="of" value=${given.of} onInput=${set("of")} required
-        options=${(data?.items ?? []).map((each) => each.name)} autocomplete="off" />
+      <${KnownName} path=${[about.page]} label=${about.of} name="of" value=${given.of}
+        onInput=${set("of")} required />
       <${Field} label="Limit" name="limit" type="select" value=${given.limit}
         options=${about.limits} onInput=${set("limit")} />
       <${Field} label="Value" name="value" value=${given.value} onInput=${set("value")} required

@@ -94,6 +94,17 @@ const READERS = [
   },
 ];
 
+const FILTERS = [
+  {
+    name: "with",
+    title: "Lag",
+    options: [
+      { value: "lag", label: "some", where: "lag>0" },
+      { value: "missed", label: "messages missed", where: "skipped_messages>0" },
+    ],
+  },
+];
+
 function since(ms) {
   return ms ? html`<span title=${moment(ms)}>${age(Date.now() - ms)}</span>` : "–";
 }
@@ -146,12 +157,14 @@ export default function Pipelines({ query }) {
     <p class="soft">How far each named reader of a stream is: pipelines on Spark, other programs,
       and members of groups.</p>
     <${Tabs} tabs=${TABS} current=${shown} label="About pipelines"
-      onPick=${(id) => setQuery({ tab: id === "positions" ? null : id, sort: null, page: null })} />
+      onPick=${(id) => setQuery({
+        tab: id === "positions" ? null : id, sort: null, page: null, with: null,
+      })} />
     ${shown === "run"
       ? html`<${Commands} />`
       : html`<${List} key=${of} path=${path} columns=${of === "groups" ? GROUPS : READERS}
           caption=${of === "groups" ? "Groups" : "Readers"} sorted=${of === "groups" ? null : "lag"}
-          reverse
+          reverse filters=${of === "groups" ? [] : FILTERS}
           rowKey=${(row) => JSON.stringify([
             row.vhost, row.stream, row.partition, row.reader ?? row.group])}
           empty=${html`<${Nobody} of=${of} />`} />`}

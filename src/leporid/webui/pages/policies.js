@@ -23,6 +23,15 @@ const ABOUT = {
     "beside a policy: of two limits the smaller one.",
 };
 
+const APPLIES = ["all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"];
+const FILTERS = [
+  {
+    name: "apply-to",
+    title: "Applies to",
+    options: APPLIES.map((value) => ({ value, label: value })),
+  },
+];
+
 /** The pages #/policies and #/operator-policies; `?operator=1` means the latter, too. */
 export default function Policies({ parts, query }) {
   const kind = query.operator === "1" ? KINDS[1].id : parts[0];
@@ -36,8 +45,8 @@ export default function Policies({ parts, query }) {
     actions=${add} cli=${`leporid ${kind} list`} http=${{ path }}>
     <${Tabs} tabs=${KINDS} current=${kind} label="Kinds of policies" onPick=${(id) => go([id])} />
     <p class="soft">${ABOUT[kind]}</p>
-    <${List} path=${path} columns=${columns(kind)} caption=${kind} every=${10_000}
-      rowKey=${(row) => JSON.stringify([row.vhost, row.name])}
+    <${List} path=${path} columns=${columns(kind)} filters=${FILTERS} caption=${kind}
+      every=${10_000} rowKey=${(row) => JSON.stringify([row.vhost, row.name])}
       empty=${html`<${Empty} title="No policies yet">${add}<//>`} />
   <//>`;
 }

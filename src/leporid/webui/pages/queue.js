@@ -1,33 +1,30 @@
 /* One queue: figures and charts, its messages, consumers, bindings and settings, and what can be
    done with it. */
 
-import { put, remove } from "../core/api.js";
 import { useData } from "../core/data.js";
-import { bytes, count, counted, rate } from "../core/format.js";
+import { bytes, count, rate } from "../core/format.js";
 import { html, useEffect, useState } from "../core/html.js";
 import { ofObject, useLive, useSeries } from "../core/live.js";
 import { go, href, setQuery } from "../core/route.js";
 import { statRate } from "../core/stats.js";
 import { ArgumentTable } from "../parts/arguments.js";
 import { Badges } from "../parts/badges.js";
-import { BindForm } from "../parts/bind_form.js";
-import { BindingTable } from "../parts/bindings.js";
 import { Browse } from "../parts/browse.js";
-import { Button } from "../parts/button.js";
 import { Chart } from "../parts/chart.js";
-import { Confirm } from "../parts/confirm.js";
 import { ConsumerTable } from "../parts/consumers.js";
 import { Figures } from "../parts/figures.js";
 import { Key } from "../parts/key.js";
 import { Lazy } from "../parts/lazy.js";
+import { MissingExchange } from "../parts/missing_exchange.js";
 import { Notice } from "../parts/notice.js";
 import { Page, quoted } from "../parts/page.js";
 import { PublishForm } from "../parts/publish.js";
+import { QueueActions } from "../parts/queue_actions.js";
+import { QueueBindings } from "../parts/queue_bindings.js";
 import { Tabs } from "../parts/tabs.js";
 import { GetForm, MoveForm } from "../parts/take.js";
 
 const EVERY_MS = 5000;
-const BINDINGS_EVERY_MS = 10_000;
 const topology = () => import("../parts/topology.js").then((module) => module.TopologyGraph);
 
 /** Charts and facts. */
@@ -85,60 +82,6 @@ function Overview({ queue, vhost, name, query }) {
   </div>`;
 }
 
-function Bindings({ vhost, name }) {
-  const path = ["queues", vhost, name, "bindings"];
-  const { data, error, reload } = useData(path, {}, { every: BINDINGS_EVERY_MS });
-  return html`<div class="stack">
-    ${error && html`<${Notice} kind="bad">${error.message}<//>`}
-    ${data && html`<${BindingTable} bindings=${data} shows="source" onChange=${reload} />`}
-    <section class="box">
-      <h2>Bind to an exchange</h2>
-      <${BindForm} vhost=${vhost} destination=${name} kind="q" onDone=${reload} />
-    </section>
-  </div>`;
-}
-
-/** Pause, purge, delete: the buttons of the head, with their questions. */
-function Actions({ queue, vhost, name, reload }) {
-  const [asked, setAsked] = useState(null);
-  const [error, setError] = useState(null);
-  const paused = queue.state === "paused";
-  const pause = async () => {
-    setError(null);
-    try {
-      await put(["queues", vhost, name, paused ? "resume" : "pause"]);
-      await reload();
-    } catch (refused) {
-      setError(refused);
-    }
-  };
-  const close = () => setAsked(null);
-  const purge = async () => {
-    await remove(["queues", vhost, name, "contents"]);
-    await reload();
-  };
-  const destroy = async () => {
-    await remove(["queues", vhost, name]);
-    go(["queues"]);
-  };
-  const messages = counted(queue.messages, "message");
-  return html`${error &&
-    html`<${Notice} kind="bad" onClose=${() => setError(null)}>${error.message}<//>`}
-    <${Button} onClick=${pause}
-      title=${paused ? "" : "A paused queue takes messages and gives none."}
-      >${paused ? "Resume" : "Pause"}<//>
-    <${Button} kind="danger" onClick=${() => setAsked("purge")}>Purge<//>
-    <${Button} kind="danger" onClick=${() => setAsked("delete")}>Delete<//>
-    <${Confirm} open=${asked === "purge"} title="Purge this queue" yes="Purge" danger=${true}
-      typed=${name} onYes=${purge} onClose=${close}
-      what=${`What is ready will be gone: ${counted(queue.messages_ready, "message")}.
-        Unacked messages stay with their consumers.`} />
-    <${Confirm} open=${asked === "delete"} title="Delete this queue" yes="Delete" danger=${true}
-      typed=${name} onYes=${destroy} onClose=${close}
-      what=${`The queue, its bindings and ${messages} will be gone, and
-        ${counted(queue.consumers, "consumer")} cancelled.`} />`;
-}
-
 export default function Queue({ parts, query }) {
   const [, vhost, name] = parts;
   const path = ["queues", vhost, name];
@@ -180,7 +123,7 @@ export default function Queue({ parts, query }) {
   const panels = {
     look: () => html`<${Browse} path=${path} name=${name} version=${version} />`,
     consumers: () => html`<${ConsumerTable} consumers=${queue.consumer_details ?? []} />`,
-    bindings: () => html`<${Bindings} vhost=${vhost} name=${name} />`,
+    bindings: () => html`<${QueueBindings} vhost=${vhost} name=${name} />`,
     settings: () => html`<${ArgumentTable} object=${queue} />`,
     publish: () => html`<section class="box"><${PublishForm} vhost=${vhost} exchange="amq.default"
       queue=${name} onDone=${changed} /></section>`,
@@ -193,7 +136,7 @@ export default function Queue({ parts, query }) {
   return html`<${Page}
     title=${name}
     head=${html`${head} <${Badges} object=${queue} />`}
-    actions=${html`<${Actions} queue=${now} vhost=${vhost} name=${name} reload=${changed} />`}
+    actions=${html`<${QueueActions} queue=${now} reload=${changed} />`}
     cli=${tab === "overview" && [
       `leporid queues show ${place}`,
       `leporid queues ${queue.state === "paused" ? "resume" : "pause"} ${place}`,
@@ -208,6 +151,7 @@ export default function Queue({ parts, query }) {
     ]}
   >
     ${error && html`<${Notice} kind="bad">${error.message}<//>`}
+    <${MissingExchange} vhost=${vhost} kind="queue" name=${name} />
     <${Figures}
       items=${[
         { name: "Ready", value: count(now.messages_ready) },

@@ -51,6 +51,36 @@ function columnsOf(vhost) {
   ];
 }
 
+const FILTERS = [
+  {
+    name: "type",
+    title: "Type",
+    options: ["classic", "quorum", "stream"].map((value) => ({ value, label: value })),
+  },
+  {
+    name: "state",
+    title: "State",
+    options: ["running", "paused"].map((value) => ({ value, label: value })),
+  },
+  {
+    name: "with",
+    title: "Messages",
+    options: [
+      { value: "ready", label: "some ready", where: "messages_ready>0" },
+      { value: "unacked", label: "some unacked", where: "messages_unacknowledged>0" },
+      { value: "none", label: "none", where: "messages=0" },
+    ],
+  },
+  {
+    name: "consumers",
+    title: "Consumers",
+    options: [
+      { value: "0", label: "none" },
+      { value: "some", label: "some", where: "consumers>0" },
+    ],
+  },
+];
+
 function levels(found) {
   return [
     { name: "Ready", value: count(found?.messages_ready) },
@@ -98,6 +128,7 @@ export default function Queues({ query }) {
       path=${path}
       query=${{ columns: FIELDS }}
       columns=${columnsOf(vhost)}
+      filters=${FILTERS}
       rowKey=${(row) => `${row.vhost}\n${row.name}`}
       caption="Queues"
       empty=${html`<${Empty} title="No queues yet">

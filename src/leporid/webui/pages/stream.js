@@ -1,11 +1,18 @@
 /* One stream: what it keeps, its messages from any offset or time, a live tail, readers and groups
-   with their lag, and programs that read it. Each of these is a part; the page joins them. */
+   with their lag, programs that read it, and what RabbitMQ's page of a queue has. Each of these is
+   a part; the page joins them. Consumers, bindings and settings are those of one partition. */
 
 import { html } from "../core/html.js";
 import { useData } from "../core/data.js";
 import { href, setQuery } from "../core/route.js";
 import { bytes, count } from "../core/format.js";
-import { Page } from "../parts/page.js";
+import { ArgumentTable } from "../parts/arguments.js";
+import { Badges } from "../parts/badges.js";
+import { ConsumerTable } from "../parts/consumers.js";
+import { Page, quoted } from "../parts/page.js";
+import { PublishForm } from "../parts/publish.js";
+import { QueueActions } from "../parts/queue_actions.js";
+import { QueueBindings } from "../parts/queue_bindings.js";
 import { Notice } from "../parts/notice.js";
 import { Tabs } from "../parts/tabs.js";
 import { TopologyGraph } from "../parts/topology.js";
@@ -21,15 +28,22 @@ const TABS = [
   { id: "readers", title: "Readers and groups" },
   { id: "rates", title: "Rates" },
   { id: "copy", title: "Copy as…" },
+  { id: "consumers", title: "Consumers" },
+  { id: "bindings", title: "Bindings" },
+  { id: "settings", title: "Settings" },
+  { id: "publish", title: "Publish" },
   { id: "topology", title: "Topology" },
 ];
 const EVERY_MS = 2000;
+const QUEUE_EVERY_MS = 5000;
 
 export default function Stream({ parts, query }) {
   const [, vhost, name] = parts;
   const { data, error } = useData(["streams", vhost, name], {}, { every: EVERY_MS });
   const shows = TABS.some((tab) => tab.id === query.show) ? query.show : "messages";
   const partition = Math.min(Number(query.partition) || 0, (data?.partitions.length ?? 1) - 1);
+  const place = data?.partitions[partition].queue;
+  const queue = useData(data && ["queues", vhost, place], {}, { every: QUEUE_EVERY_MS });
   const from = /^\d+$/.test(query.from ?? "") ? Number(query.from) : null;
   const filters = { filter: query.filter || undefined, tags: query.tags || undefined };
   const cli = snippetsOf({
@@ -48,13 +62,21 @@ export default function Stream({ parts, query }) {
   const total = data.partitions.reduce((sum, one) => sum + one.end - one.first, 0);
   const size = data.partitions.reduce((sum, one) => sum + one.bytes, 0);
   const own = { vhost, name, info: data, partition };
+  const to = data.partitions.length > 1
+    ? { exchange: name } : { exchange: "amq.default", queue: place };
+  const actions = html`<a class="button" href=${href(["filters"], { vhost, stream: name })}>
+      Try a filter</a>
+    ${queue.data && html`<${QueueActions} queue=${queue.data} stream=${name}
+      reload=${queue.reload} />`}`;
+  const head = html`<span class="name">${name}</span> <span class="crumb">stream in${" "}
+    <span class="name">${vhost}</span></span> ${queue.data &&
+    html`<${Badges} object=${queue.data} />`}`;
   return html`
-    <${Page} title=${name} cli=${cli} http=${http}
-      actions=${html`<a class="button" href=${href(["filters"], { vhost, stream: name })}>
-        Try a filter</a>`}>
+    <${Page} title=${name} head=${head} http=${http} actions=${actions}
+      cli=${[cli, `leporid streams delete ${quoted(name)} --vhost ${quoted(vhost)}`]}>
       <p class="lead">${count(total)} messages, ${bytes(size)}, in
-        ${" "}${data.partitions.length === 1 ? "one log" : `${data.partitions.length} partitions`},
-        ${" "}virtual host <code>${vhost}</code></p>
+        ${" "}${data.partitions.length === 1 ? "one log" : `${data.partitions.length} partitions`}
+      </p>
       <${StreamKept} ...${own} />
       <${Tabs} tabs=${TABS} current=${shows}
         onPick=${(id) => setQuery({ show: id === "messages" ? null : id })} />
@@ -62,6 +84,13 @@ export default function Stream({ parts, query }) {
       ${shows === "readers" && html`<${StreamReaders} ...${own} />`}
       ${shows === "rates" && html`<${StreamChart} ...${own} query=${query} />`}
       ${shows === "copy" && html`<${StreamCopy} ...${own} query=${query} />`}
+      ${shows === "consumers" && queue.data && html`
+        <${ConsumerTable} consumers=${queue.data.consumer_details ?? []} />`}
+      ${shows === "bindings" && html`<${QueueBindings} vhost=${vhost} name=${place} />`}
+      ${shows === "settings" && queue.data && html`<${ArgumentTable} object=${queue.data} />`}
+      ${shows === "publish" && html`<section class="box"><${PublishForm} vhost=${vhost}
+        ...${to} />
+        </section>`}
       ${shows === "topology" && html`
         <${TopologyGraph} vhost=${vhost} queue=${data.partitions[partition].queue} />`}
     <//>`;

@@ -4,7 +4,8 @@
 import { html } from "../core/html.js";
 import { href, setQuery } from "../core/route.js";
 import { age, bytes, count, duration } from "../core/format.js";
-import { Page } from "../parts/page.js";
+import { useVhost } from "../core/vhost.js";
+import { Page, quoted } from "../parts/page.js";
 import { List } from "../parts/list.js";
 import { Empty } from "../parts/empty.js";
 import { Tabs } from "../parts/tabs.js";
@@ -56,6 +57,27 @@ const COLUMNS = {
   ],
 };
 
+const FILTERS = {
+  streams: [
+    {
+      name: "state",
+      title: "State",
+      options: ["running", "paused"].map((value) => ({ value, label: value })),
+    },
+  ],
+  readers: [
+    {
+      name: "with",
+      title: "Lag",
+      options: [
+        { value: "lag", label: "some", where: "lag>0" },
+        { value: "missed", label: "messages missed", where: "skipped_messages>0" },
+      ],
+    },
+  ],
+  groups: [],
+};
+
 const EMPTY = {
   streams: html`<${Empty} title="No streams yet">
     A stream keeps its messages for every reader. Make one with
@@ -76,16 +98,23 @@ const keyOf = (row) =>
 
 export default function Streams({ query }) {
   const shows = SHOWS[query.show] ? query.show : "streams";
-  const { path, cli } = SHOWS[shows];
+  const { path: every, cli: line } = SHOWS[shows];
+  const vhost = useVhost();
+  // Of streams there is no list by virtual host: its route names all partitions as one.
+  const ofVhost = vhost !== null && shows !== "streams";
+  const path = ofVhost ? [...every, vhost] : every;
+  const narrowed = vhost !== null && shows === "streams" ? { where: [`vhost=${vhost}`] } : {};
+  const cli = vhost === null ? line : `${line} --vhost ${quoted(vhost)}`;
   const tabs = Object.entries(SHOWS).map(([id, { title }]) => ({ id, title }));
   const pick = (id) => setQuery({
-    show: id === "streams" ? null : id, sort: null, sort_reverse: null, page: null, name: null,
+    show: id === "streams" ? null : id, sort: null, reverse: null, page: null, name: null,
+    state: null, with: null,
   });
   return html`
-    <${Page} title="Streams" cli=${cli} http=${{ method: "GET", path }}>
+    <${Page} title="Streams" cli=${cli} http=${{ path, query: narrowed }}>
       <${Tabs} tabs=${tabs} current=${shows} onPick=${pick} />
       <${List} key=${shows} path=${path} columns=${COLUMNS[shows]} filterable every=${5000}
-        rowKey=${keyOf}
+        query=${narrowed} filters=${FILTERS[shows]} caption=${SHOWS[shows].title} rowKey=${keyOf}
         empty=${EMPTY[shows]} />
     <//>`;
 }

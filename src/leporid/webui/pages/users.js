@@ -2,7 +2,7 @@
 
    Must not know what a tag or a permission allows; the broker decides. */
 
-import { put } from "../core/api.js";
+import { get, put } from "../core/api.js";
 import { useData } from "../core/data.js";
 import { html, useState } from "../core/html.js";
 import { href, setQuery } from "../core/route.js";
@@ -59,9 +59,15 @@ export default function Users({ query }) {
   const outcome = useOutcome();
   const kind = query.kind === "without" ? "without" : "all";
   const path = kind === "without" ? ["users", "without-permissions"] : ["users"];
-  const added = (text) => {
-    outcome.say(text);
+  const added = async (name, granted) => {
     setVersion((before) => before + 1);
+    const grants = granted ? [] : await get(["users", name, "permissions"]);
+    if (granted || grants.length) {
+      outcome.say(`User ${name} is set.`);
+    } else {
+      outcome.say(html`User <span class="name">${name}</span> is set, and has no permissions yet:
+        it can enter no virtual host. <a href=${href(["users", name])}>Give it some</a>`, "warn");
+    }
   };
   const add = html`<${Button} kind="main" why=${why} onClick=${() => setAdding(true)}
     >Add user<//>`;
@@ -100,7 +106,7 @@ function AddUser({ open, onClose, onAdded }) {
       const everything = { configure: ".*", write: ".*", read: ".*" };
       await put(["permissions", vhost, name], everything);
     }
-    onAdded(`User ${name} is set.`);
+    onAdded(name, Boolean(vhost));
     close();
   };
   const vhosts = (data?.items ?? []).map((each) => each.name);
@@ -121,7 +127,8 @@ function AddUser({ open, onClose, onAdded }) {
       <${TagFields} tags=${given.tags} onChange=${set("tags")} />
       <${Field} label="All permissions in" name="vhost" type="select" value=${given.vhost}
         onInput=${set("vhost")} options=${options}
-        hint="Others can be set on the page of the user." />
+        hint="Without permissions a user can enter no virtual host. Others can be set on its page."
+        />
     <//>
   <//>`;
 }

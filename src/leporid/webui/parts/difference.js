@@ -35,6 +35,13 @@ export function changedCount(difference) {
   }, 0);
 }
 
+/** Return how many are there otherwise, and stay. */
+export function conflictCount(difference) {
+  return Object.keys(NOUNS).reduce(
+    (sum, noun) => sum + (difference[noun]?.conflicting ?? []).length, 0,
+  );
+}
+
 /**
  * @param {object} props
  * @param {object} props.difference as the dry run of an import has it.

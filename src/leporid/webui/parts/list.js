@@ -28,6 +28,9 @@ const TYPING_MS = 250;
  * @param {string} [props.caption] what the table is, for screen readers.
  * @param {string} [props.sorted] the field it is sorted by unless the reader says something else.
  * @param {boolean} [props.reverse] the order of that.
+ * @param {{name: string, title: string, options: {value: string, label: string,
+ *   where?: string}[]}[]} [props.filters] what the list can be narrowed to beside names;
+ *   `where` is the condition of the API, `NAME=VALUE` unless given.
  * @param {any} [props.tools] more controls beside the search field.
  * @param {number} [props.version] asks again when it changes.
  */
@@ -43,10 +46,11 @@ export function List({
   caption = "List",
   sorted,
   reverse = false,
+  filters = [],
   tools,
   version = 0,
 }) {
-  const state = useListState(prefix, sorted, reverse);
+  const state = useListState(prefix, sorted, reverse, filters);
   const question = {
     page: state.page,
     page_size: state.size,
@@ -55,6 +59,7 @@ export function List({
     name: state.name || undefined,
     use_regex: state.regex && state.name ? "true" : undefined,
     ...query,
+    where: [...(query.where ?? []), ...state.where],
   };
   const { data, error, loading, reload } = useData(path, question, { every });
   const first = useRef(true);
@@ -73,11 +78,13 @@ export function List({
 
   const rows = data?.items ?? [];
   const none = data !== null && rows.length === 0;
-  const untouched = !state.name && Number(state.page) === 1;
+  const untouched = !state.name && !state.where.length && Number(state.page) === 1;
   return html`<section class="list-box" aria-busy=${loading ? "true" : "false"}>
-    ${(filterable || tools) &&
+    ${(filterable || filters.length > 0 || tools) &&
     html`<div class="list-head">
-      ${filterable && html`<${Search} state=${state} />`} ${tools}
+      ${filterable && html`<${Search} state=${state} />`}
+      ${filters.map((each) => html`<${Narrow} key=${each.name} filter=${each} state=${state} />`)}
+      ${tools}
       <span class="list-count" role="status">${data && counts(data)}</span>
     </div>`}
     ${error &&
@@ -123,7 +130,7 @@ function counts({ filtered_count: filtered, total_count: total }) {
 }
 
 /** What the address says of a list, and how to change it. */
-function useListState(prefix, sorted, reverse) {
+function useListState(prefix, sorted, reverse, filters) {
   const { query } = useRoute();
   const own = (name) => query[`${prefix}${name}`];
   const set = (values, replace = false) => {
@@ -131,7 +138,15 @@ function useListState(prefix, sorted, reverse) {
     setQuery(Object.fromEntries(named), { replace });
   };
   const given = own("sort");
+  const chosen = new Map(
+    filters.flatMap((each) => {
+      const option = each.options.find(({ value }) => value === own(each.name));
+      return option ? [[each.name, option]] : [];
+    }),
+  );
   return {
+    chosen,
+    where: [...chosen].map(([name, { value, where }]) => where ?? `${name}=${value}`),
     page: /^[1-9]\d{0,8}$/.test(own("page") ?? "") ? own("page") : "1",
     size: SIZES.includes(own("size")) ? own("size") : SIZE,
     name: own("name") ?? "",
@@ -154,6 +169,21 @@ function Head({ column, state }) {
   };
   return html`<${HeadCell} column=${{ ...column, name: field || column.name }} order=${order}
     onSort=${field ? sort : null} />`;
+}
+
+/** A select that narrows the list; what it is set to stands in the address. */
+function Narrow({ filter, state }) {
+  const { name, title, options } = filter;
+  const value = state.chosen.get(name)?.value ?? "";
+  return html`<label class="narrow"
+    ><span class="only-read">${title}</span>
+    <select class=${value ? "is-set" : ""} value=${value}
+      onChange=${(event) => state.set({ [name]: event.target.value || null, page: null })}>
+      <option value="" selected=${!value}>${title}: all</option>
+      ${options.map((each) => html`<option key=${each.value} value=${each.value}
+        selected=${each.value === value}>${title}: ${each.label}</option>`)}
+    </select></label
+  >`;
 }
 
 function Search({ state }) {

@@ -3,11 +3,11 @@
    Must not know which page it is on. */
 
 import { html, useState } from "../core/html.js";
-import { useData } from "../core/data.js";
 import { href } from "../core/route.js";
 import { Button } from "./button.js";
 import { Empty } from "./empty.js";
-import { Field, Form } from "./form.js";
+import { Form } from "./form.js";
+import { KnownName } from "./known_name.js";
 import { List } from "./list.js";
 import { PermissionDialog } from "./permission_form.js";
 
@@ -85,21 +85,14 @@ function pattern(name, title) {
 function Grant({ of, why, onPick }) {
   const [other, setOther] = useState("");
   const ofUser = of.user !== undefined;
-  const { data } = useData([ofUser ? "vhosts" : "users"], {
-    columns: "name",
-    page: 1,
-    page_size: 500,
-    sort: "name",
-  });
-  const names = (data?.items ?? []).map((each) => each.name);
   const pick = () => {
     if (!other) {
-      throw new Error(ofUser ? "Name a virtual host." : "Name a user.");
+      throw new Error(ofUser ? "Choose a virtual host." : "Choose a user.");
     }
     onPick({ ...of, ...(ofUser ? { vhost: other } : { user: other }) });
   };
   return html`<${Form} inline onSubmit=${pick} submit="Set permissions …" why=${why} kind="plain">
-    <${Field} label=${ofUser ? "In virtual host" : "Of user"} name="other" value=${other}
-      onInput=${setOther} options=${names} autocomplete="off" spellcheck=${false} />
+    <${KnownName} path=${[ofUser ? "vhosts" : "users"]} name="other" value=${other}
+      label=${ofUser ? "In virtual host" : "Of user"} onInput=${setOther} />
   <//>`;
 }

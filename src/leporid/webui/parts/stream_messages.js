@@ -16,6 +16,7 @@ const TAIL_KEPT = 200;
 const TRUNCATE = 2000;
 const WAIT_MS = 20000;
 const RETRY_MS = 2000;
+const STOPPED_MS = 1000;
 const PRESETS = [["5 min ago", 3e5], ["1 h ago", 36e5], ["1 day ago", 864e5]];
 
 /** @param {{vhost: string, name: string, info: object, partition: number, query: object}} props */
@@ -150,22 +151,27 @@ function Tail({ path, partition, filters, end }) {
   const [error, setError] = useState(null);
   const at = useRef(end);
   const pausedNow = useRef(false);
+  const wake = useRef(() => {});
   pausedNow.current = paused;
   useEffect(() => {
     const abort = new AbortController();
-    follow({ path, partition, filters, at, pausedNow, setMessages, setWaiting, setError, abort });
+    follow({
+      path, partition, filters, at, pausedNow, wake, setMessages, setWaiting, setError, abort,
+    });
     return () => abort.abort();
   }, []);
   const go = () => {
+    pausedNow.current = false;
     setPaused(false);
     setWaiting(0);
+    wake.current();
   };
   return html`
     <div class="tail-bar" role="status">
       <span class=${paused ? "tail-dot is-paused" : "tail-dot"} aria-hidden="true"></span>
-      ${paused ? `Paused. ${count(waiting)} new` : "Following; the newest first"}
+      ${paused ? `Stopped. ${count(waiting)} new` : "Following; the newest first"}
       ${" "}<${Button} onClick=${paused ? go : () => setPaused(true)}>
-        ${paused ? "Go on" : "Pause"}<//>
+        ${paused ? "Go on" : "Stop"}<//>
     </div>
     ${error && html`<${FilterError} error=${error} text=${filters.filter ?? ""} />`}
     ${messages.length
@@ -190,7 +196,8 @@ async function follow(tail) {
       const { end } = info.partitions[partition];
       if (tail.pausedNow.current) {
         tail.setWaiting(Math.max(0, end - at.current));
-        await later(RETRY_MS, signal);
+        const woken = new Promise((done) => { tail.wake.current = done; });
+        await Promise.race([later(STOPPED_MS, signal), woken]);
         continue;
       }
       if (end <= at.current) continue;

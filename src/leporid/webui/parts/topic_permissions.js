@@ -8,6 +8,7 @@ import { Button } from "./button.js";
 import { Confirm } from "./confirm.js";
 import { Dialog } from "./dialog.js";
 import { Field, Form } from "./form.js";
+import { KnownName } from "./known_name.js";
 import { List } from "./list.js";
 
 const NEW = { user: "", vhost: "/", exchange: "amq.topic", write: "", read: "" };
@@ -94,8 +95,8 @@ function Editor({ row, of, onClose, onDone }) {
   const fixed = of.user !== undefined ? "vhost" : "user";
   return html`<${Dialog} open title="Topic permission" onClose=${close}>
     <${Form} onSubmit=${save} submit="Set topic permission" onCancel=${close}>
-      <${Field} label=${fixed === "vhost" ? "Virtual host" : "User"} name=${fixed} required
-        value=${given[fixed]} onInput=${set(fixed)} />
+      <${KnownName} path=${[`${fixed}s`]} name=${fixed} required value=${given[fixed]}
+        label=${fixed === "vhost" ? "Virtual host" : "User"} onInput=${set(fixed)} />
       <${Field} label="Exchange" name="exchange" value=${given.exchange} required
         onInput=${set("exchange")} />
       <${Field} label="Publish with keys" name="write" value=${given.write}

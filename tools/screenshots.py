@@ -62,6 +62,8 @@ ORDER = {
     "vhosts": "messages",
 }
 """The largest comes first; lists that are not named have an order of their own."""
+WHERE = {"queues": "type!=stream"}
+"""Streams have a page of their own."""
 IDLE = """() => !document.querySelector('[aria-busy=true]')
   && !document.body.textContent.includes('Loading…')"""
 
@@ -74,6 +76,7 @@ def address(request: Any, pattern: str) -> str | None:
         wanted, _, begun = rest.partition("}")
         noun, _, member = wanted.partition(":")
         query = {"sort": ORDER[noun], "sort_reverse": "true"} if noun in ORDER else {}
+        query |= {"where": WHERE[noun]} if noun in WHERE else {}
         found = request.get(f"/api/{noun}", params=query).json()
         if not isinstance(found, list) or not found:
             return None

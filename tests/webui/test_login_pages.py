@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from tests.webui.browsing import HANDS, Hands, Tab, Watch
@@ -121,6 +122,27 @@ def test_an_administrator_ends_the_logins_of_a_user(tab: Tab, stranger: Tab, api
     expect(tab.notice("The logins of gail have ended.")).to_be_visible()
     expect(stranger.page.get_by_label("Password")).to_be_visible()
     assert api.get("users", "gail", "sessions") == []
+
+
+def test_the_pages_stand_below_a_path_of_a_proxy(stranger: Tab):
+    page = stranger.page
+    asked: list[str] = []
+
+    def strip(route: Any) -> None:
+        asked.append(urlsplit(route.request.url).path)
+        route.continue_(url=route.request.url.replace("/mq/", "/", 1))
+
+    page.route("**/*", strip)
+    page.goto("/mq/#/queues")
+    with page.expect_request("**/api/live*"):
+        log_in(HANDS[0](stranger), "alice", "secret-alice")
+    expect(stranger.row("parcels")).to_be_visible()
+    page.get_by_text("Do the same elsewhere").click()
+    expect(page.locator(".same")).to_contain_text("/mq/api/queues")
+    page.get_by_role("link", name="parcels").click()
+    expect(page.locator("h1")).to_contain_text("parcels")
+    assert [path for path in asked if not path.startswith("/mq/")] == []
+    assert "/mq/api/session" in asked
 
 
 def test_a_hidden_tab_asks_nothing(stranger: Tab):

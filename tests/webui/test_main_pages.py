@@ -351,5 +351,12 @@ def test_the_topology_is_walked_with_arrow_keys(tab: Tab):
     focused = tab.page.locator(".node:focus")
     expect(focused).to_have_count(1)
     expect(focused).to_contain_text(re.compile("orders|flights"))
+    # Zoomed out until names would be dust, and back to where all of it is in sight.
+    name = tab.page.locator(".node:focus .node-name")
+    for _ in range(12):
+        tab.page.keyboard.press("-")
+    expect(name).to_be_hidden()
+    tab.page.keyboard.press("0")
+    expect(name).to_be_visible()
     tab.page.keyboard.press("Enter")
     expect(tab.page.locator("h1")).to_contain_text(re.compile("orders|flights"))

@@ -4,6 +4,12 @@
    here, and nowhere else; each request carries X-Leporid-Page, which writes need and which keeps
    the browser from asking for a password itself. */
 
+// The page may stand below a path that a proxy has in front of the broker.
+const ROOT = location.pathname.replace(/[^/]*$/, "");
+
+/** Where the broker is, as programs elsewhere name it; without a slash at its end. */
+export const BROKER = `${location.origin}${ROOT}`.replace(/\/$/, "");
+
 /** What the broker, or the network, has refused. */
 export class ApiError extends Error {
   /**
@@ -44,7 +50,7 @@ export function url(path, query) {
       throw new ApiError(0, { error: "unaddressable", reason });
     }
   }
-  const found = `/api/${path.map(encodeURIComponent).join("/")}`;
+  const found = `${ROOT}api/${path.map(encodeURIComponent).join("/")}`;
   const text = queryText(query);
   return text ? `${found}?${text}` : found;
 }

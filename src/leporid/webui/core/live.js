@@ -3,7 +3,7 @@
    Must not know what draws them. Invariants: a tab has one stream at most, and none while it is
    hidden or nobody listens; it watches what is shown now, WATCHED_MAX objects at most. */
 
-import { get } from "./api.js";
+import { get, url } from "./api.js";
 import { useData } from "./data.js";
 import { useEffect, useMemo, useState } from "./html.js";
 import { MINUTE_S, join, valuesOf } from "./series.js";
@@ -76,7 +76,7 @@ function follow() {
   }
   close();
   watched = query;
-  source = new EventSource(`/api/live${query ? `?${query}` : ""}`);
+  source = new EventSource(query ? `${url(["live"])}?${query}` : url(["live"]));
   source.addEventListener("sample", (event) => {
     latest = JSON.parse(event.data);
     setLost(null);

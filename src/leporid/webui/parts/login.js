@@ -2,7 +2,7 @@
 
    Must not know what a user may do. Invariant: the password is sent once, in the body of a POST. */
 
-import { get } from "../core/api.js";
+import { get, url } from "../core/api.js";
 import { html, useEffect, useState } from "../core/html.js";
 import { hasEnded, login } from "../core/session.js";
 import { Field, Form } from "./form.js";
@@ -36,6 +36,6 @@ export function Login({ failed }) {
     <//>
     ${auth?.oauth_enabled &&
     html`<p class="login-or"
-      ><a class="button" href="/api/session/oauth">Log in with OAuth 2</a></p>`}
+      ><a class="button" href=${url(["session", "oauth"])}>Log in with OAuth 2</a></p>`}
   </main>`;
 }

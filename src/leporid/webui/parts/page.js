@@ -2,7 +2,7 @@
 
    Must not know what the page is about. */
 
-import { queryText } from "../core/api.js";
+import { BROKER, queryText } from "../core/api.js";
 import { quoted } from "../core/commands.js";
 import { html, useEffect, useMemo } from "../core/html.js";
 import { Copy } from "./copy.js";
@@ -20,7 +20,7 @@ export function curlOf({ method = "GET", path, query, body }) {
   if (method !== "GET") {
     parts.push("-X", method);
   }
-  parts.push(quoted(`${location.origin}${place}`));
+  parts.push(quoted(`${BROKER}${place}`));
   if (body !== undefined && body !== null) {
     parts.push("-H", quoted("Content-Type: application/json"), "-d", quoted(JSON.stringify(body)));
   }
@@ -38,11 +38,11 @@ function Line({ name, text }) {
 export function Same({ cli, http }) {
   const calls = http ? [http].flat() : [];
   const lines = cli ? [cli].flat() : [];
-  const elsewhere = lines.length > 0 && location.origin !== DEFAULT;
+  const elsewhere = lines.length > 0 && BROKER !== DEFAULT;
   return html`<details class="same">
     <summary>Do the same elsewhere</summary>
     ${elsewhere &&
-    html`<${Line} name="Broker" text=${`export LEPORID_URL=${location.origin}`} />`}
+    html`<${Line} name="Broker" text=${`export LEPORID_URL=${BROKER}`} />`}
     ${lines.map((text) => html`<${Line} key=${text} name="Command line" text=${text} />`)}
     ${calls.map((call) => {
       const text = curlOf(call);

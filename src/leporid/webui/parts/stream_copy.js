@@ -1,6 +1,7 @@
 /* "Copy as": a program that reads what the reader of the page sees, in several languages.
    Must not know the programs: they are stream_snippets. */
 
+import { BROKER } from "../core/api.js";
 import { html, useState } from "../core/html.js";
 import { Copy } from "./copy.js";
 import { snippetsOf } from "./stream_snippets.js";
@@ -12,7 +13,7 @@ export function StreamCopy({ vhost, name, info, partition, query }) {
   const partitions = info.partitions.length;
   const from = /^\d+$/.test(query.from ?? "") ? Number(query.from) : null;
   const snippets = snippetsOf({
-    origin: location.origin, vhost, stream: name, partitions, from,
+    origin: BROKER, vhost, stream: name, partitions, from,
     partition: whole && partitions > 1 && from === null ? null : partition,
     filter: query.filter ?? "", tags: query.tags ?? "", dialect: "jms",
   });

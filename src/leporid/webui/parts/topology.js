@@ -156,7 +156,8 @@ function Drawing({ graph, layout, structure, find, focus, picked, setPicked, ope
   return html`
     <div class="topology-frame">
       <div class="topology-scene">
-      <svg ref=${frame} class="topology-svg" role="group"
+      <svg ref=${frame} role="group"
+        class="topology-svg" data-large=${nodes.length > LABELS_MAX ? "" : undefined}
         aria-label="Topology graph. Arrow keys follow edges, Enter opens, plus and minus zoom.">
         <defs>
           ${["binding", "dead", "alternate"].map((kind) => html`

@@ -4,13 +4,16 @@
 import { useEffect, useMemo, useRef } from "../core/html.js";
 import { BOX } from "./topology_layout.js";
 
-const LEAST = 0.12;
+const LEAST = 0.05;
 const MOST = 2.5;
 const READABLE = 0.62;
 const MARGIN = 28;
 /** Of the buttons at the lower edge. */
 const BOTTOM = 56;
+/** Below these, small print and then names are too small to be read. */
 const FAR = 0.5;
+const FARTHER = 0.3;
+const SETTLED_MS = 150;
 
 /**
  * @param frame a ref to the svg, @param scene a ref to the g that is moved.
@@ -35,6 +38,13 @@ function viewOf(frame, scene, at, size) {
   const apply = () => {
     scene.current?.setAttribute("transform", `translate(${at.x},${at.y}) scale(${at.k})`);
     frame.current?.classList.toggle("is-far", at.k < FAR);
+    frame.current?.classList.toggle("is-farther", at.k < FARTHER);
+  };
+  const settle = () => frame.current?.classList.remove("is-zooming");
+  const zooming = () => {
+    frame.current?.classList.add("is-zooming");
+    clearTimeout(at.settles);
+    at.settles = setTimeout(settle, SETTLED_MS);
   };
   const box = () => frame.current.getBoundingClientRect();
   const zoomAt = (by, x, y) => {
@@ -43,6 +53,7 @@ function viewOf(frame, scene, at, size) {
     at.y = y - ((y - at.y) * k) / at.k;
     at.k = k;
     at.touched = true;
+    zooming();
     apply();
   };
   const place = (k, own) => {

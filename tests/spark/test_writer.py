@@ -1,10 +1,13 @@
 """The writers as Spark calls them, without Spark; the rest is in test_in_spark."""
 
+from datetime import UTC, datetime
+
 import pyarrow as pa
 import pyspark
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import Row
 
 from leporid.management.publishing import BODY_BYTES_MAX
 from leporid.spark import options, writer
@@ -15,6 +18,7 @@ from leporid.spark.writer import (
     Job,
     StreamWriter,
     encoded,
+    from_rows,
     gathered,
     identity,
     runs,
@@ -106,6 +110,35 @@ def test_partitions_of_a_batch_do_not_take_each_other_for_duplicates(broker, mak
     for partition in (0, 1):
         task(partition=partition)
         assert sink.write(iter([rows(1, 2)])).accepted == 2
+
+
+def test_rows_become_the_batches_that_a_newer_spark_would_give():
+    """As PySpark 4.0 hands them over: maps as dicts, structs as rows, times in the local zone."""
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    schema = publishing(
+        {
+            "body": "binary",
+            "headers": "map<string,string>",
+            "properties": "struct<type:string,timestamp:timestamp>",
+            "deliver_at": "timestamp",
+        }
+    )
+    local = noon.astimezone().replace(tzinfo=None)
+    row = Row("body", "headers", "properties", "deliver_at")
+    inner = Row("type", "timestamp")
+    rows = [row(bytearray(b"a"), {"h": "1"}, inner("t", local), local), row(b"b", None, None, None)]
+    (batch,) = from_rows(iter(rows), schema)
+    assert batch.schema == schema
+    assert batch.to_pylist() == [
+        {
+            "body": b"a",
+            "headers": [("h", "1")],
+            "properties": {"type": "t", "timestamp": noon},
+            "deliver_at": noon,
+        },
+        {"body": b"b", "headers": None, "properties": None, "deliver_at": None},
+    ]
+    assert list(from_rows(iter([]), schema)) == []
 
 
 def test_the_identity_is_query_partition_batch_and_row():

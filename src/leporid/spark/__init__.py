@@ -15,6 +15,7 @@ same `readerName`; a query with a checkpoint never reads it back.
     queue_reader  batches over queues; drain: taking messages out of them
     writer     publishing, from batches and streaming queries
     source     the class that Spark starts from
+    features   what the installed PySpark has of the API; legacy: Spark 3.5, which has none
     views      streams as temporary views
     progress   how far streaming queries are, logged and for Prometheus
     session    a Spark session with the settings that all this wants; java: what it runs on

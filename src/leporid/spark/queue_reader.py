@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from leporid.spark.errors import BrokerError, CutError, LeaseError, sentences_alone
+from leporid.spark.features import DataSourceReader, InputPartition
 from leporid.spark.http import Client, Pauses, client_for, passing
 from leporid.spark.options import Connection, QueueReading
 from leporid.spark.schema import project

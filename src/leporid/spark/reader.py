@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from leporid.spark import pushdown as filters
 from leporid.spark.checks import EARLIEST, LATEST
 from leporid.spark.errors import sentence_alone
+from leporid.spark.features import DataSourceReader, InputPartition
 from leporid.spark.http import client_for
 from leporid.spark.offsets import Key, Range, batch_ranges, split
 from leporid.spark.options import Connection, Reading, Start
@@ -52,11 +52,11 @@ def asked_for(reading: Reading, schema: pa.Schema, pushed: filters.Pushed) -> As
 
 
 def read(
-    connection: Connection, partition: InputPartition, asked: Asked
+    connection: Connection, partition: InputPartition | None, asked: Asked
 ) -> Iterator[pa.RecordBatch]:
     """Give the records of a task."""
-    # Spark replaces an empty list of partitions by one partition of nothing.
-    if partition.value is None:
+    # Spark replaces an empty list of partitions by one partition of nothing, 4.0 by None.
+    if partition is None or partition.value is None:
         return iter(())
     return batches(client_for(connection), partition.value, asked)
 
@@ -114,7 +114,7 @@ def takes_predicates() -> bool:
 class PushingReader(Reader):
     """Takes Spark's predicates in; only where `takes_predicates` says so."""
 
-    def pushFilters(self, filters_: list[Filter]) -> Iterable[Filter]:
+    def pushFilters(self, filters_: list[Any]) -> Iterable[Any]:
         """Take in what can be used; return what Spark must still check."""
         self.pushed, left = filters.push(filters_, self.pushed)
         return left

@@ -9,12 +9,13 @@ import logging
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import IntegralType, StructType
 
+from leporid.spark import features
 from leporid.spark import options as said
 from leporid.spark.checks import LATEST
 from leporid.spark.errors import OptionError, SparkSourceError, sentence_alone
+from leporid.spark.features import DataSource
 from leporid.spark.http import client_for
 from leporid.spark.queue_reader import QueueReader
 from leporid.spark.reader import PushingReader, Reader, takes_predicates
@@ -89,6 +90,8 @@ class DefaultSource(DataSource):
         kind = Reader
         if reading.push_down and takes_predicates():
             kind = PushingReader
+        elif reading.push_down and not features.HAS_PUSH_DOWN:
+            log.warning("%s", features.no_push_down())
         elif reading.push_down:
             log.warning(
                 "option pushDownFilters: Spark checks all predicates itself, as the query has none "
@@ -99,12 +102,17 @@ class DefaultSource(DataSource):
     def streamReader(self, schema: StructType) -> StreamReader | RefusedReader:
         """Make what reads micro-batches, or what says why it cannot be made."""
         try:
-            return self._stream_reader(schema)
+            return self.stream_reader(schema)
         except SparkSourceError as error:
             # PySpark (4.3) answers an error raised here with an UnboundLocalError of its own.
             return RefusedReader(error)
 
-    def _stream_reader(self, schema: StructType) -> StreamReader:
+    def stream_reader(self, schema: StructType) -> StreamReader:
+        """Make what reads micro-batches.
+
+        Raises:
+            OptionError: what is named cannot be streamed.
+        """
         if "queue" in self.values:
             raise OptionError(
                 "a queue is read as a batch: what streams has to be a stream, which keeps what was "
@@ -129,6 +137,8 @@ class DefaultSource(DataSource):
             raise OptionError(
                 'what is published cannot be overwritten: leave outputMode("complete") out'
             )
+        if not features.HAS_STREAM_ARROW_WRITER:
+            log.warning("%s", features.no_stream_arrow_writer())
         return StreamWriter(self._job(schema, streaming=True))
 
     def _job(self, schema: StructType, *, streaming: bool) -> Job:

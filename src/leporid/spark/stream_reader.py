@@ -6,6 +6,10 @@ is in this object is forgotten when the query ends, and may be.
 
 An idle query asks for the latest offset every 11 ms, so the broker is asked to answer only when
 there is something new or after `pollMs`: two requests in a second instead of a hundred and eighty.
+
+PySpark before 4.2 asks for the latest offset without saying where the query stands. The reader
+remembers it then: Spark names it in `partitions`, of each batch before it runs and, when a query
+goes on from a checkpoint, before anything else.
 """
 
 from __future__ import annotations
@@ -16,20 +20,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
-from leporid.spark import offsets
+from leporid.spark import features, offsets
 from leporid.spark import pushdown as filters
 from leporid.spark.checks import LATEST
-from leporid.spark.errors import SparkSourceError, sentences_alone
+from leporid.spark.errors import OptionError, SparkSourceError, sentences_alone
+from leporid.spark.features import (
+    DataSourceStreamReader,
+    InputPartition,
+    SupportsTriggerAvailableNow,
+    limits,
+)
 from leporid.spark.http import client_for
 from leporid.spark.offsets import BatchLimits, Key, Offsets, Part
 from leporid.spark.options import Connection, Reading, Start
@@ -54,11 +55,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._said: set[str] = set()
         self._stored: Offsets = {}
         self._made_survey: Survey | None = None
+        # For PySpark before 4.2: the end of the batch that was planned last, and the start of a
+        # query that was taken for a new one.
+        self._planned: dict[str, Any] | None = None
+        self._assumed: dict[str, Any] | None = None
 
     # ------------------------------------------------------------ where a query starts
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a new query begins; Spark asks only when there is no checkpoint."""
+        if self._assumed is not None:
+            initial, self._assumed = self._assumed, None
+            return initial
         survey = self._survey()
         survey.check()
         parts = survey.parts()
@@ -67,30 +75,42 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ------------------------------------------------------------ how far a batch goes
 
-    def getDefaultReadLimit(self) -> ReadLimit:
+    def getDefaultReadLimit(self) -> Any:
         """Name the limit that the options set; Spark knows no limit of several kinds."""
         if self.reading.rows_max is not None:
-            return ReadMaxRows(self.reading.rows_max)
+            return limits.ReadMaxRows(self.reading.rows_max)
         if self.reading.bytes_max is not None:
-            return ReadMaxBytes(self.reading.bytes_max)
+            return limits.ReadMaxBytes(self.reading.bytes_max)
         if self.reading.rows_min is not None:
-            return ReadMinRows(self.reading.rows_min)
-        return ReadAllAvailable()
+            return limits.ReadMinRows(self.reading.rows_min)
+        return limits.ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end: what comes from now on is not of this run."""
         self._available_now = self._survey().parts(missing=True)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> Any:
         """Return the end of the next batch, `start` itself if there is none.
+
+        Args:
+            start: where the query stands; PySpark before 4.2 says neither this nor a limit.
+            limit: Spark's, one of the classes of `pyspark.sql.streaming.datasource`.
 
         Raises:
             DataLossError: the broker does not have any more what comes next.
             OptionError: the checkpoint is that of a query over other streams.
         """
+        if start is None:
+            return self.end_after(self._remembered_start(), BatchLimits())
+        if isinstance(limit, limits.ReadAllAvailable):
+            return self.end_after(start, BatchLimits())
+        rows_max = limit.max_rows if isinstance(limit, limits.ReadMaxRows) else None
+        return self.end_after(start, self.batch_limits(rows_max))
+
+    def end_after(self, start: dict[str, Any], bounds: BatchLimits) -> dict[str, Any]:
+        """Return the end of a batch from `start` on, `start` itself if there is none."""
         position = self._of_checkpoint(start)
         self._store(position)
-        limits = self._limits(limit)
         if self._available_now is not None:
             parts = self._available_now
         else:
@@ -99,23 +119,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         current, losses = offsets.reconcile(position, parts, fail_on_loss=self.reading.fail_on_loss)
         self._warn(losses)
         waited_ms = (time.monotonic() - self._last_batch) * 1000
-        if not offsets.worth_it(current, parts, limits, waited_ms):
+        if not offsets.worth_it(current, parts, bounds, waited_ms):
             self._rest(parts, current)
             return start
-        end = offsets.advance(current, parts, limits)
+        end = offsets.advance(current, parts, bounds)
         if not offsets.ranges(position, end):
             return start
         self._last_batch = time.monotonic()
         return offsets.to_json(end)
 
-    def _limits(self, limit: ReadLimit) -> BatchLimits:
-        """Combine Spark's limit with the options; one run of everything has none."""
+    def batch_limits(self, rows_max: int | None = None) -> BatchLimits:
+        """Combine a limit of Spark's with the options; one run of everything waits for nothing."""
         reading = self.reading
-        if isinstance(limit, ReadAllAvailable):
-            return BatchLimits()
-        rows_max = reading.rows_max
-        if isinstance(limit, ReadMaxRows):
-            rows_max = min(rows_max or limit.max_rows, limit.max_rows)
+        if reading.rows_max is not None:
+            rows_max = min(rows_max or reading.rows_max, reading.rows_max)
         waits = self._available_now is None
         return BatchLimits(
             rows_max=rows_max,
@@ -123,6 +140,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             rows_min=reading.rows_min if waits else None,
             delay_ms_max=reading.delay_ms_max,
         )
+
+    def _remembered_start(self) -> dict[str, Any]:
+        """Return where the query stands, for a PySpark that does not say it."""
+        reading = self.reading
+        given = {
+            "maxOffsetsPerTrigger": reading.rows_max,
+            "maxBytesPerTrigger": reading.bytes_max,
+            "minOffsetsPerTrigger": reading.rows_min,
+        }
+        ignored = [name for name, value in given.items() if value is not None]
+        if ignored:
+            self._warn([features.no_limits(ignored)])
+        if self._planned is None:
+            # Nothing was planned, not even a checkpoint's batch again: the query is new.
+            self._planned = self._assumed = self.initialOffset()
+        return self._planned
 
     def _rest(self, parts: dict[Key, Part], current: Offsets) -> None:
         """Wait a little when there is something, but too little for a batch.
@@ -139,7 +172,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ------------------------------------------------------------ what a batch reads
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Divide a batch among tasks; the same for the same batch, as it may be replayed."""
+        """Divide a batch among tasks; the same for the same batch, as it may be replayed.
+
+        Raises:
+            OptionError: Spark fixed the end of the run before it named the checkpoint.
+        """
+        if self._assumed is not None:
+            raise OptionError(
+                f"spark.sql.streaming.triggerAvailableNowWrapper.enabled = true would skip or "
+                f"repeat records with PySpark {features.VERSION}: set it to false"
+            )
+        self._planned = end
         ranges = offsets.ranges(offsets.from_json(start), self._of_checkpoint(end))
         ranges = offsets.split(ranges, self.reading.partitions_min)
         return [RangePartition(part) for part in ranges]
@@ -212,7 +255,7 @@ class RefusedReader(DataSourceStreamReader):
         """Refuse a new query."""
         raise self._error
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
         """Refuse a query that has a checkpoint."""
         raise self._error
 

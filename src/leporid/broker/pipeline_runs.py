@@ -2,23 +2,32 @@
 
 Responsible for keeping what was reported within limits, and for recording it. Must not know what a
 pipeline does, nor what a report says beside whose it is, which run it is of, and when it came.
-Invariants: a user's reports replace no other user's; of a pipeline the newest runs are kept.
+Invariants: a user's reports replace no other user's; of a pipeline the newest runs are kept, and
+what they take is charged to the definitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leporid.amqp.errors import PreconditionFailed
+from leporid.broker.memory import Memory
 from leporid.broker.stored import Recorder, StoredPipelineRun
+
+if TYPE_CHECKING:
+    from leporid.broker.registry import Steps
 
 PIPELINES_MAX: Final = 1000
 """Of a virtual host. They stay until somebody drops them; ten are usual."""
+USER_PIPELINES_MAX: Final = 500
+"""Of these, one user's: others report, too."""
 RUNS_MAX: Final = 20
 """Of a pipeline: enough to see how often it fails. One that is started every minute by cron would
 fill the disk otherwise."""
+RUN_BYTES: Final = 2048
+"""A run beside its texts, in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +48,24 @@ class PipelineRun:
     reported_ms: int
     facts: Mapping[str, Any]
 
+    @property
+    def size(self) -> int:
+        """What it takes in memory, in bytes."""
+        texts = sum(len(fact) for fact in self.facts.values() if isinstance(fact, str))
+        return RUN_BYTES + len(self.name) + texts
+
 
 class PipelineRuns:
     """Those of one virtual host.
 
     Args:
         recorder: is told of each change.
+        memory: what is kept is charged there.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, memory: Memory) -> None:
         self._recorder = recorder
+        self._memory = memory
         self._found: dict[tuple[str, str], dict[int, PipelineRun]] = {}
 
     def __repr__(self) -> str:
@@ -73,26 +90,46 @@ class PipelineRuns:
         """Keep a report, in the place of an earlier one of the same run.
 
         Raises:
-            PreconditionFailed: there are too many pipelines, and this is none of them.
+            PreconditionFailed: there are too many pipelines, of this user or of all, and this is
+                none of them; or there is no room for another run.
         """
         key = run.user, run.name
-        if key not in self._found and len(self._found) >= PIPELINES_MAX:
-            raise PreconditionFailed(
-                f"vhost '{self._recorder.vhost}' has {PIPELINES_MAX} pipelines that reported runs; "
-                "delete some, or report under a name that is among them"
-            )
-        runs = self._found.setdefault(key, {})
-        runs[run.started_ms] = run
+        if key not in self._found:
+            self._check_room_for(run.user)
+        runs = self._found.get(key, {})
+        if run.started_ms not in runs:
+            title = f"run of pipeline '{run.name}' in vhost '{self._recorder.vhost}'"
+            self._memory.check_definition(title, run.size)
+        self._keep(run)
         self._recorder.put(StoredPipelineRun.of(self._recorder.vhost, run))
-        while len(runs) > RUNS_MAX:
-            self._forget(run.user, run.name, min(runs))
+        while len(self._found[key]) > RUNS_MAX:
+            self._forget(run.user, run.name, min(self._found[key]))
+
+    def _check_room_for(self, user: str) -> None:
+        whose = ""
+        most = PIPELINES_MAX
+        if len(self._found) < most:
+            most, whose = USER_PIPELINES_MAX, f" of user '{user}'"
+            if sum(owner == user for owner, _ in self._found) < most:
+                return
+        raise PreconditionFailed(
+            f"vhost '{self._recorder.vhost}' has {most} pipelines{whose} that reported runs; "
+            "delete some, or report under a name that is among them"
+        )
+
+    def _keep(self, run: PipelineRun) -> None:
+        runs = self._found.setdefault((run.user, run.name), {})
+        before = runs.get(run.started_ms)
+        self._memory.definitions.add(run.size)
+        if before is not None:
+            self._memory.definitions.release(before.size)
+        runs[run.started_ms] = run
 
     def restore(
         self, user: str, name: str, started_ms: int, reported_ms: int, facts: Mapping[str, Any]
     ) -> None:
         """Have a run that was recorded."""
-        run = PipelineRun(user, name, started_ms, reported_ms, facts)
-        self._found.setdefault((user, name), {})[started_ms] = run
+        self._keep(PipelineRun(user, name, started_ms, reported_ms, facts))
 
     def drop(self, user: str, name: str) -> bool:
         """Forget a pipeline; returns whether there was one."""
@@ -101,5 +138,14 @@ class PipelineRuns:
         return self._found.pop((user, name), None) is not None
 
     def _forget(self, user: str, name: str, started_ms: int) -> None:
-        del self._found[user, name][started_ms]
+        run = self._found[user, name].pop(started_ms)
+        self._memory.definitions.release(run.size)
         self._recorder.drop(StoredPipelineRun, self._recorder.vhost, user, name, started_ms)
+
+    def emptying(self) -> Steps:
+        """Keep nothing any more, in steps; the virtual host is gone, with its records."""
+        while self._found:
+            _, runs = self._found.popitem()
+            for run in runs.values():
+                self._memory.definitions.release(run.size)
+            yield None

@@ -104,7 +104,7 @@ class VirtualHost(VhostMetadata):
         self._behind = Totals()
         self._totals = Totals(self._behind)
         self.bookmarks = Bookmarks(self._recorder, registry.engine)
-        self.pipeline_runs = PipelineRuns(self._recorder)
+        self.pipeline_runs = PipelineRuns(self._recorder, registry.memory)
         self.groups = Groups(self, self._recorder, registry)
         self.pauses = Pauses(self._recorder, lambda: self.groups)
         self.histories = Histories(self, self._recorder, registry.new_queue_id, registry.memory)
@@ -661,6 +661,7 @@ class VirtualHost(VhostMetadata):
             yield AWAITS
         self.verdict_queues.close_all()
         self.histories.end_all()
+        yield from self.pipeline_runs.emptying()
 
     def statistics(self) -> VirtualHostStatistics:
         """Count what there is."""

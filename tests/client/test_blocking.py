@@ -8,6 +8,7 @@ import textwrap
 import threading
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 
@@ -142,6 +143,25 @@ def test_calls_are_answered_in_threads(channel: Channel):
         with pytest.raises(RpcError, match="nothing to double"):
             rpc.call(channel.default_exchange, b"", "double", timeout_s=SECONDS)
     assert threading.current_thread() not in threads
+
+
+def test_as_many_requests_are_handled_at_a_time_as_was_asked_for(channel: Channel):
+    queue = channel.queue("meet")
+    together = threading.Barrier(12)
+
+    def meet(_: Delivery) -> bytes:
+        together.wait(10)
+        return b"met"
+
+    before = threading.active_count()
+    with (
+        channel.rpc() as rpc,
+        rpc.serve(queue, meet, concurrency=12),
+        ThreadPoolExecutor(12) as callers,
+    ):
+        replies = callers.map(lambda _: rpc.call(queue, b"").body, range(12))
+        assert list(replies) == [b"met"] * 12
+    assert threading.active_count() <= before
 
 
 def test_a_scheduler(memory: BlockingMemoryBroker, connection: Connection, channel: Channel):

@@ -208,3 +208,20 @@ async def test_what_comes_behind_the_close_of_a_channel_is_for_nobody():
         assert (await asyncio.wait_for(channel.queue("q"), 5)).name == "q"
         give_up(connection)
         await connection.close()
+
+
+async def test_opening_a_channel_that_is_given_up_waits_for_nothing():
+    async def script(peer: Peer):
+        await peer.log_in()
+        _, number, _ = await peer.receive()
+        peer.send(ChannelOpenOk(), number)
+        # confirm.select and channel.close are not answered.
+        await forever()
+
+    async with serving(script) as url:
+        connection = await connect(url)
+        async with asyncio.timeout(5):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(connection.channel().__aenter__(), 0.05)
+        give_up(connection)
+        await connection.close()

@@ -670,3 +670,29 @@ async def test_a_transport_is_injected(broker):
     async with connect(broker.url, opener=opener) as connection:
         assert connection.is_open
     assert [each.port for each in opened] == [broker.amqp_port]
+
+
+async def test_waits_that_are_given_up_while_it_connects_again_leave_nothing(broker):
+    async with connect(broker.url, backoff=Backoff(30, 30)) as connection:
+        channel = await connection.channel()
+        queue = await channel.queue(exclusive=True)
+        cut(connection)
+        for _ in range(50):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(queue.count(), 0.001)
+        await asyncio.sleep(0)
+        assert len(connection._waiters) == 0
+
+
+async def test_each_attempt_to_connect_again_says_why_the_last_one_failed(own_broker, events):
+    async with connect(own_broker.url, backoff=SOON, on_event=events):
+        own_broker.kill()
+        await events.until(told.Reconnecting, 2)
+        first, second = events.of(told.Reconnecting)[:2]
+        assert first.error is None
+        assert isinstance(second.error, ConnectFailed)
+
+
+async def test_a_host_name_that_cannot_be_is_no_connection():
+    with pytest.raises(ConnectFailed, match=r"a\.\.b"):
+        await connect("amqp://a..b/")

@@ -418,3 +418,21 @@ async def test_a_channel_is_closed_while_messages_come(url, name):
             await channel.close()
         async with connection.channel() as channel:
             assert (await (await channel.queue(name)).delete()) == 2000
+
+
+async def test_a_consumer_that_is_cancelled_while_it_begins_ends(url):
+    async with connect(url) as connection, connection.channel() as channel:
+        queue = await channel.queue(exclusive=True)
+        await channel.default_exchange.publish(b"1", queue.name)
+        for turns in range(3):
+            consumer = queue.consume()
+            beginning = asyncio.ensure_future(anext(aiter(consumer), None))
+            for _ in range(turns + 1):
+                await asyncio.sleep(0)
+            await consumer.cancel()
+            assert await asyncio.wait_for(beginning, 10) is None
+            assert channel.consumers == 0
+            del consumer, beginning
+        async with asyncio.timeout(10):
+            while await queue.count() == 0:
+                pass

@@ -1,12 +1,13 @@
 """Links, against servers that do what no broker should."""
 
 import asyncio
+import socket
 import struct
 from typing import Any
 
 import pytest
 from tests.client.fake_server import Peer, serving
-from tests.client.steps import got
+from tests.client.steps import got, link_of
 
 from leporid.amqp.constants import PROTOCOL_HEADER
 from leporid.amqp.frames import frame, method_frame
@@ -26,6 +27,7 @@ from leporid.amqp.methods import (
     QueueDeclareOk,
 )
 from leporid.client import (
+    Backoff,
     ClientError,
     ConnectionLost,
     LocalProtocolError,
@@ -34,6 +36,7 @@ from leporid.client import (
     ServerClosed,
     connect,
 )
+from leporid.client.link import Link
 
 pytestmark = pytest.mark.slow
 
@@ -280,3 +283,49 @@ async def test_larger_frames_than_agreed_upon_are_refused_and_none_are_sent():
         with pytest.raises(RemoteProtocolError, match="4089 bytes, more than the 4088"):
             await channel.queue("q")
         await connection.close()
+
+
+async def test_closing_that_is_given_up_leaves_no_socket():
+    closed = asyncio.get_running_loop().create_future()
+
+    async def script(peer: Peer):
+        await peer.log_in()
+        assert isinstance(await peer.method(), ConnectionClose)
+        # No answer: only the end of the socket ends this.
+        closed.set_result(await peer.reader.read())
+
+    async with serving(script) as url:
+        connection = await connect(url)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(connection.close(), 0.05)
+        assert await asyncio.wait_for(closed, 5) == b""
+        await connection.close()
+
+
+async def test_a_broker_that_closes_and_reads_no_more_keeps_no_socket():
+    """What is written to it cannot leave any more; close() does not leave that behind."""
+    links: list[Link] = []
+
+    async def script(peer: Peer):
+        await peer.log_in()
+        if links:
+            return
+        await peer.open_channel()
+        peer.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peer.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        await full.wait()
+        peer.send(ConnectionClose(320, "CONNECTION_FORCED", 0, 0), 0)
+        await asyncio.Event().wait()
+
+    full = asyncio.Event()
+    async with serving(script) as url:
+        connection = await connect(url, backoff=Backoff(30, 30))
+        channel = await connection.channel(confirms=False)
+        link = link_of(connection)
+        await channel.default_exchange.publish(bytes(20_000_000), "q")
+        full.set()
+        while link.error is None:
+            await asyncio.sleep(0.001)
+        links.append(link)
+        await asyncio.wait_for(connection.close(), 10)
+        await asyncio.wait_for(link.ended(), 0.5)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,11 @@ from leporid import testing
 from leporid.client import (
     Channel,
     ConnectionLost,
+    ConsumerCancelled,
     Delivery,
     LocalProtocolError,
     Message,
+    NotFound,
     Returned,
     Timeout,
     connect,
@@ -187,6 +190,97 @@ async def test_requests_that_want_no_reply_are_handled(memory: MemoryBroker, cha
         await memory.settle()
     assert found == [b"just so"]
     assert memory.count("told") == (0, 0)
+
+
+async def test_what_is_no_reply_fails_one_call_and_not_the_server(
+    memory: MemoryBroker, channel: Channel, caplog: pytest.LogCaptureFixture
+):
+    queue = await channel.queue("mistakes")
+
+    async def mistake(request: Delivery) -> Any:
+        if request.body == b"none":
+            return None
+        if request.body == b"header":
+            return Message(b"", headers={"x": object()})  # type: ignore[dict-item]
+        return request.body
+
+    async with Rpc(channel) as rpc, rpc.serve(queue, mistake, concurrency=1):
+        for wrong in (b"none", b"header"):
+            with pytest.raises(RpcError, match="the handler failed"):
+                await rpc.call(queue, wrong, timeout_s=10)
+        assert (await rpc.call(queue, b"right", timeout_s=10)).body == b"right"
+    assert memory.count("mistakes") == (0, 0)
+    assert "must be bytes, not NoneType" in caplog.text
+
+
+async def test_a_reply_has_the_properties_of_its_message(channel: Channel):
+    queue = await channel.queue("typed")
+
+    async def typed(_: Delivery) -> Message:
+        return Message(b"{}", type="answer", app_id="shop", content_encoding="utf-8", tag="red")
+
+    async with Rpc(channel) as rpc, rpc.serve(queue, typed):
+        reply = await rpc.call(queue, b"")
+    assert (reply.type, reply.app_id, reply.content_encoding, reply.tag) == (
+        "answer", "shop", "utf-8", "red",
+    )  # fmt: skip
+    assert not reply.persistent
+
+
+async def test_calls_are_told_when_their_channel_is_closed_by_another_call(channel: Channel):
+    """Replies come to the channel that asked, and to no other one of the connection."""
+    queue = await channel.queue("ignored")
+    async with asyncio.timeout(10), Rpc(channel) as rpc:
+        call = asyncio.create_task(rpc.call(queue, b"1"))
+        while await queue.count() == 0:
+            pass
+        with pytest.raises(NotFound):
+            await channel.queue("no-such-queue", passive=True)
+        with pytest.raises(ConnectionLost, match="may have been handled"):
+            await call
+        async with rpc.serve(queue, double):
+            assert (await rpc.call(queue, b"2")).body == b"4"
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+async def test_closing_while_the_first_call_begins(channel: Channel, given_up: bool):
+    queue = await channel.queue("ignored")
+    before = asyncio.all_tasks()
+    async with Rpc(channel) as rpc:
+        call = asyncio.create_task(rpc.call(queue, b""))
+        await asyncio.sleep(0)
+        if given_up:
+            call.cancel()
+    with pytest.raises((LocalProtocolError, asyncio.CancelledError, ConnectionLost)):
+        await asyncio.wait_for(call, 10)
+    await queue.count()
+    assert asyncio.all_tasks() - before == set()
+    assert channel.consumers == 0
+
+
+async def test_a_server_whose_queue_is_deleted_finishes_and_says_so(channel: Channel):
+    queue = await channel.queue("short")
+    taken, going = asyncio.Event(), asyncio.Event()
+    finished = []
+
+    async def wait(request: Delivery) -> bytes:
+        taken.set()
+        await going.wait()
+        finished.append(request.body)
+        return b""
+
+    async def serves():
+        async with asyncio.timeout(10), Rpc(channel).serve(queue, wait):
+            await channel.default_exchange.publish(b"1", "short")
+            await taken.wait()
+            await queue.delete()
+            while channel.consumers:
+                await asyncio.sleep(0)
+            going.set()
+
+    with pytest.raises(ConsumerCancelled):
+        await serves()
+    assert finished == [b"1"]
 
 
 async def test_what_makes_no_sense_is_refused(channel: Channel):

@@ -10,7 +10,7 @@ import pytest
 from leporid import testing
 from leporid.client import Channel, LocalProtocolError, Scheduler, connect
 from leporid.client.ladder import Ladder
-from leporid.client.scheduler import SERIES_QUEUE, Series, scheduled
+from leporid.client.scheduler import SERIES, SERIES_QUEUE, Series, scheduled
 from leporid.testing import BrokerProcess, MemoryBroker
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -138,11 +138,58 @@ async def test_what_is_no_tick_is_dropped(
     assert memory.count(SERIES_QUEUE) == (0, 0)
 
 
+async def test_ticks_that_nobody_can_keep_going_end_no_scheduler(
+    memory: MemoryBroker, scheduler: Scheduler
+):
+    async with memory.connect() as connection, connection.channel() as channel:
+        for interval_ms, due_ms in ((10**17, 0), (1000, 1 << 60), (1000, -1)):
+            series = Series(interval_ms, due_ms, "", "jobs")
+            headers = {SERIES: series.table()}
+            await channel.default_exchange.publish(b"?", SERIES_QUEUE, headers=headers)
+    await scheduler.every(MINUTE, b"tick", "jobs")
+    await memory.advance(MINUTE)
+    assert len(await taken(memory)) == 1
+    assert memory.count(SERIES_QUEUE) == (0, 0)
+
+
+async def test_a_series_whose_exchange_is_gone_holds_no_others_back(
+    memory: MemoryBroker, scheduler: Scheduler, caplog: pytest.LogCaptureFixture
+):
+    async with memory.connect() as connection, connection.channel() as channel:
+        exchange = await channel.exchange("there")
+        await scheduler.every(MINUTE, b"bad", "k", exchange=exchange, id="bad")
+        await scheduler.every(MINUTE, b"good", "jobs", id="good")
+        await exchange.delete()
+        await memory.advance(3 * MINUTE + timedelta(seconds=1))
+        assert [body for _, body in await taken(memory)] == [b"good"] * 3
+        assert "series 'bad' cannot go on" in caplog.text
+        exchange = await channel.exchange("there")
+        await channel.bind("jobs", exchange, "k")
+        await memory.advance(10)
+        assert [body for _, body in await taken(memory)] == [b"bad"]
+
+
+async def test_no_task_of_a_scheduler_outlives_its_connection(memory: MemoryBroker):
+    connection = await memory.connect()
+    before = asyncio.all_tasks()
+    scheduler = Scheduler(connection)
+    await scheduler.__aenter__()
+    await memory.settle()
+    assert asyncio.all_tasks() - before
+    await connection.close()
+    assert not [task for task in asyncio.all_tasks() - before if "_keep_going" in repr(task)]
+    await scheduler.close()
+
+
 async def test_what_makes_no_sense_is_refused(memory: MemoryBroker, scheduler: Scheduler):
     with pytest.raises(LocalProtocolError, match="no time zone"):
         await scheduler.at(datetime(2030, 1, 1), b"", "jobs")  # noqa: DTZ001
     with pytest.raises(LocalProtocolError, match="at least one second"):
         await scheduler.every(0.5, b"", "jobs")
+    with pytest.raises(LocalProtocolError, match="at most ten years"):
+        await scheduler.every(1e12, b"", "jobs")
+    with pytest.raises(LocalProtocolError, match="at most ten years"):
+        await scheduler.after(1e12, b"", "jobs")
     with pytest.raises(LocalProtocolError, match="negative"):
         await scheduler.after(-1, b"", "jobs")
     await scheduler.close()

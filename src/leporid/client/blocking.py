@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -437,9 +438,11 @@ class Rpc:
                 Message. It must not settle the request.
             concurrency: how many requests are handled at a time.
         """
+        handlers = ThreadPoolExecutor(concurrency, "rpc handler") if concurrency > 0 else None
 
         async def handle(request: AsyncDelivery) -> bytes | Message:
-            return await asyncio.to_thread(handler, Delivery(self._thread, request))
+            delivery = Delivery(self._thread, request)
+            return await asyncio.get_running_loop().run_in_executor(handlers, handler, delivery)
 
         async def begin() -> Serving:
             serving = self._it.serve(queue.behind, handle, concurrency=concurrency)
@@ -451,6 +454,8 @@ class Rpc:
         finally:
             if self._thread.is_running:
                 self._thread.wait(serving.__aexit__(None, None, None))
+            if handlers is not None:
+                handlers.shutdown(wait=False)
 
     def close(self) -> None:
         """Wait for no replies any more; it may be called again."""

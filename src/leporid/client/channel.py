@@ -544,13 +544,13 @@ class Channel:
     def _open_again(self) -> None:
         if self._end is None and not self._reopener:
             self._reopener = True
-            self.connection.spawn(self._reopen_after_error())
+            _ = self.connection.spawn(self._reopen_after_error())
 
     def resend(self) -> None:
         """Publishes again what is unconfirmed; others wait until all of it is written."""
         unconfirmed = self.publishing.unconfirmed
         if self._link is not None and unconfirmed is not None and unconfirmed.rewind():
-            self.connection.spawn(self._resend(self._link))
+            _ = self.connection.spawn(self._resend(self._link))
 
     async def _resend(self, link: ChannelLink) -> None:
         count = await self.publishing.resend(link)
@@ -596,6 +596,13 @@ class Channel:
         self.resend()
         self.connection.notify()
 
+    def abandon(self) -> None:
+        """Closes a channel whose opening was given up; waits for nothing."""
+        link = self._link
+        self.stop(LocalProtocolError("the channel was not opened"))
+        if link is not None:
+            link.abandon()
+
     async def close(self) -> None:
         """Closes the channel: consumers end, what is unsettled is requeued; may be called again."""
         self.connection.check_loop()
@@ -625,7 +632,7 @@ class Channel:
         if channel is not self._link:
             return
         self._link = None
-        self._consumers.lose()
+        self._consumers.lose(error)
         if self._end is not None or isinstance(error, LocalProtocolError):
             return
         by_broker = isinstance(error, ServerClosed) and not error.connection

@@ -133,10 +133,12 @@ class Connection:
         self._end: Exception | None = None
         self._topology = Topology()
         self._channels: list[Channel] = []
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        # In their order, and without those that were cancelled.
+        self._waiters: dict[asyncio.Future[None], None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._reconnecting = False
         self._attempts = 0
+        self._failure: Exception | None = None
         self._restored_at = 0.0
         self._renewal: asyncio.TimerHandle | None = None
         self._listeners: weakref.WeakSet[_Listener] = weakref.WeakSet()
@@ -199,7 +201,7 @@ class Connection:
             try:
                 await channel.open()
             except BaseException:
-                await channel.close()
+                channel.abandon()
                 raise
             self._channels.append(channel)
             return channel
@@ -268,6 +270,7 @@ class Connection:
 
     def _take(self, link: Link, server: Server, secret: Secret) -> None:
         self._link, self._server = link, server
+        self._failure = None
         self.emit(events.Connected(link.address, server.product, server.version))
         self._plan_renewal(secret)
 
@@ -285,7 +288,7 @@ class Connection:
             self._renewal = self._loop.call_later(wait, self._start_renewal)
 
     def _start_renewal(self) -> None:
-        self.spawn(self._renew())
+        _ = self.spawn(self._renew())
 
     async def _renew(self) -> None:
         """Gets another token and gives it to the broker."""
@@ -304,13 +307,16 @@ class Connection:
         if link is not self._link:
             return
         self._ready = False
+        if isinstance(error, ServerClosed):
+            # It may have much to send, to a broker that does not read any more.
+            _ = self.spawn(link.ended())
         if self._end is None:
             self.emit(events.Disconnected(link.address, error))
             if not self.settings.robust:
                 self._stop(error)
             elif not self._reconnecting:
                 self._reconnecting = True
-                self.spawn(self._reconnect())
+                _ = self.spawn(self._reconnect())
         self.notify()
 
     def link_blocked(self, reason: str | None) -> None:
@@ -346,21 +352,30 @@ class Connection:
         wait = settings.backoff.wait_s(self._attempts, random.random())  # noqa: S311 (jitter)
         self._attempts += 1
         for address in settings.addresses:
-            self.emit(events.Reconnecting(address, self._attempts, wait))
+            self.emit(events.Reconnecting(address, self._attempts, wait, self._failure))
             await asyncio.sleep(wait)
             wait = 0.0
             try:
                 secret = await secret_of(settings)
                 link, server = await open_link(settings, address, self._opener, self, secret)
-            except AccessRefused:
+            except AccessRefused as error:
                 if not settings.retry_refused:
                     raise
+                self._failure = error
                 continue
-            except (ConnectFailed, ConnectionLost, RemoteProtocolError, ServerClosed, Timeout):
+            except (
+                ConnectFailed,
+                ConnectionLost,
+                RemoteProtocolError,
+                ServerClosed,
+                Timeout,
+            ) as error:
+                self._failure = error
                 continue
             self._take(link, server, secret)
             if await self._restored(link):
                 return True
+            self._failure = link.error
         return False
 
     async def _restored(self, link: Link) -> bool:
@@ -443,23 +458,25 @@ class Connection:
     def changed(self) -> asyncio.Future[None]:
         """Returns a future that is done when the state has changed in some way."""
         future = self._loop.create_future()
-        self._waiters.append(future)
+        self._waiters[future] = None
+        future.add_done_callback(lambda done: self._waiters.pop(done, None))
         return future
 
     def notify(self) -> None:
         """The state has changed."""
-        while self._waiters:
-            waiter = self._waiters.popleft()
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
         for channel in self._channels:
             channel.publishing.gate.look()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs a task that ends with the connection."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def emit(self, event: Event) -> None:
         """Tells everybody who wants to know."""

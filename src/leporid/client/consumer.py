@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -31,6 +32,8 @@ class Consumer:
         exclusive: nobody else may consume from the queue.
         is_cancelled: whether `cancel()` was called, or nobody holds it any more.
         arguments: of basic.consume.
+        on_lost: called with the reason when its channel is lost: what was on its way comes again,
+            or never if it needs no ack.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Consumer:
         self.exclusive = exclusive
         self.arguments = arguments
         self.is_cancelled = False
+        self.on_lost: Callable[[Exception], None] | None = None
         self.consumer_tag: str = channel.new_consumer_tag()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -97,6 +101,8 @@ class Consumer:
             if not self._started:
                 await self.queue.channel.start(self)
                 self._started = True
+                if self.is_cancelled:  # meanwhile
+                    await self.cancel()
 
     async def next_delivery(self) -> Delivery:
         """Waits for the next delivery.
@@ -127,7 +133,11 @@ class Consumer:
 
     async def cancel(self) -> None:
         """Ends the consumer; what was delivered and nobody took goes back to the queue."""
-        if not self._started or self.inbox.ended:
+        if not self._started:
+            # Who begins it in this moment ends it, too.
+            self.is_cancelled = self._starting.locked()
+            return
+        if self.inbox.ended:
             return
         self.is_cancelled = True
         link = self.queue.channel.forget_consumer(self.consumer_tag, self.queue)

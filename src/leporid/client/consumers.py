@@ -59,10 +59,12 @@ class Consumers:
         reference = self._by_tag.get(consumer_tag)
         return None if reference is None else reference()
 
-    def lose(self) -> None:
+    def lose(self, error: Exception) -> None:
         """Their channel is gone: what nobody took comes again."""
         for consumer in self:
             consumer.inbox.lose()
+            if consumer.on_lost is not None:
+                consumer.on_lost(error)
 
     def end(self, error: Exception | None) -> None:
         """Nothing more comes; None: it was asked for."""

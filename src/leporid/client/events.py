@@ -51,11 +51,13 @@ class Reconnecting(Event):
         address: the one that is tried next.
         attempt: 1 for the first.
         wait_s: seconds until it is tried.
+        error: why the attempt before it failed; None for the first.
     """
 
     address: Address
     attempt: int
     wait_s: float
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -286,24 +286,28 @@ class Link(asyncio.BufferedProtocol):
         """Says goodbye and waits until the transport is gone, a few seconds at most."""
         self.closing = True
         seconds = min(CLOSE_SECONDS, self.settings.answer_timeout_s)
-        if self.error is None:
-            # Whatever goes wrong now, the connection ends.
-            with contextlib.suppress(ClientError, OSError):
-                await self.call(
-                    ConnectionClose(ANSWER_CODES_OK, reason), ConnectionCloseOk, seconds
-                )
-        self.lose(LocalProtocolError("the connection is closed: close() was called"))
-        if self._transport is not None and not self._ended.done():
-            self._transport.close()
-            await asyncio.wait([self._ended], timeout=seconds)
-            if not self._ended.done():
-                self._transport.abort()
-                await asyncio.wait([self._ended], timeout=seconds)
+        try:
+            if self.error is None:
+                # Whatever goes wrong now, the connection ends.
+                with contextlib.suppress(ClientError, OSError):
+                    await self.call(
+                        ConnectionClose(ANSWER_CODES_OK, reason), ConnectionCloseOk, seconds
+                    )
+        finally:
+            # Also if nobody waits for it any more.
+            self.lose(LocalProtocolError("the connection is closed: close() was called"))
+        await self.ended()
 
     async def ended(self) -> None:
-        """Waits until the transport is gone."""
-        if self._transport is not None:
-            await asyncio.wait([self._ended])
+        """Waits until the transport is gone, some seconds for what it has still to send."""
+        if self._transport is None:
+            return
+        try:
+            await asyncio.wait([self._ended], timeout=CLOSE_SECONDS)
+        finally:
+            if not self._ended.done():
+                self._transport.abort()
+        await asyncio.wait([self._ended], timeout=CLOSE_SECONDS)
 
     # ------------------------------------------------------------------ channels
 

@@ -215,7 +215,8 @@ async def open_link(
             raise ConnectFailed(
                 f"{address}: not connected within {settings.connect_timeout_s:g} s"
             ) from None
-        if isinstance(error, OSError) and not isinstance(error, ClientError):
+        # A host name that cannot be encoded is a UnicodeError.
+        if isinstance(error, OSError | UnicodeError) and not isinstance(error, ClientError):
             raise ConnectFailed(f"{address}: {error}") from error
         raise
     return links[-1], server

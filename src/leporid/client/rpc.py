@@ -10,15 +10,16 @@ request is acked once its reply is on its way, so a server that dies leaves it t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from leporid.client.consumer import Consumer
-from leporid.client.errors import ClientError, ConnectionLost, LocalProtocolError, Timeout
-from leporid.client.events import Disconnected
+from leporid.client.errors import ClientError, ConnectionLost, LocalProtocolError, Timeout, fresh
 from leporid.client.message import Body, Headers, Message
 from leporid.client.queue import Queue
 
@@ -64,7 +65,6 @@ class Rpc:
         self._count = 0
         self._consumer: Consumer | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._watcher: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._closed = False
 
@@ -152,16 +152,25 @@ class Rpc:
 
     async def _listen(self) -> None:
         """Have replies come to this channel."""
+        async with self._opening:
+            self._check_open()
+            if self._reader is None or self._reader.done():
+                # It is no queue: there is nothing to declare. As many come as calls wait.
+                replies = Queue(self._channel, REPLY_TO, None)
+                consumer = replies.consume(no_ack=True, prefetch=0)
+                consumer.on_lost = self._lost
+                await consumer.begin()
+                try:
+                    self._check_open()
+                except LocalProtocolError:
+                    await consumer.cancel()
+                    raise
+                self._consumer = consumer
+                self._reader = asyncio.create_task(self._read(consumer), name="rpc replies")
+
+    def _check_open(self) -> None:
         if self._closed:
             raise LocalProtocolError("these calls are closed: make another Rpc")
-        async with self._opening:
-            if self._reader is None or self._reader.done():
-                # It is no queue: there is nothing to declare.
-                replies = Queue(self._channel, REPLY_TO, None)
-                self._consumer = replies.consume(no_ack=True, prefetch=0)
-                await self._consumer.begin()
-                self._reader = asyncio.create_task(self._read(self._consumer), name="rpc replies")
-                self._watcher = asyncio.create_task(self._watch(), name="rpc connection")
 
     async def _read(self, consumer: Consumer) -> None:
         """Give replies to the calls that wait for them; others are too late."""
@@ -175,28 +184,27 @@ class Rpc:
         else:
             self._fail(ConnectionLost("closed before the reply came"))
 
-    async def _watch(self) -> None:
-        """Tell calls that their replies were lost with the connection."""
-        async for event in self._channel.connection.events():
-            if isinstance(event, Disconnected):
-                self._fail(
-                    ConnectionLost(
-                        "the connection was lost before the reply came; the request may have been "
-                        f"handled ({event.error})"
-                    )
-                )
+    def _lost(self, error: Exception) -> None:
+        """Tell calls that replies on their way are lost: they come to the channel that asked."""
+        self._fail(
+            ConnectionLost(
+                "the channel was lost before the reply came; the request may have been handled "
+                f"({error})"
+            )
+        )
 
     def _fail(self, error: ClientError) -> None:
         for call in self._calls.values():
             if not call.done():
-                call.set_exception(error)
+                call.set_exception(fresh(error))
 
     def serve(self, queue: Queue, handler: Handler, *, concurrency: int = CONCURRENCY) -> Serving:
         """Answer the requests of a queue: `async with rpc.serve(queue, handler): …`.
 
         Args:
             queue: where requests come.
-            handler: is awaited with each, and returns the body of the reply, or a Message.
+            handler: is awaited with each, and returns the body of the reply, or a Message, of which
+                key, correlation id and persistence are set here.
             concurrency: how many requests are handled at a time.
 
         Raises:
@@ -209,15 +217,14 @@ class Rpc:
     async def close(self) -> None:
         """End the consumer of replies; calls that wait fail. It may be called again."""
         self._closed = True
-        if self._consumer is None:
-            return
-        await self._consumer.cancel()
-        tasks = [task for task in (self._reader, self._watcher) if task is not None]
-        self._consumer = self._reader = None
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
         self._fail(ConnectionLost("closed before the reply came"))
+        consumer, reader = self._consumer, self._reader
+        self._consumer = self._reader = None
+        if reader is not None:
+            reader.cancel()
+            await asyncio.wait([reader])
+        if consumer is not None:
+            await consumer.cancel()
 
 
 def checked(reply: Delivery) -> Delivery:
@@ -265,34 +272,46 @@ class Serving:
     async def _serve(self, consumer: Consumer) -> None:
         """Handle requests until there are no more, then wait for those under way."""
         async with asyncio.TaskGroup() as tasks:
-            async for request in consumer:
-                tasks.create_task(self._answer(request))
+            try:
+                async for request in consumer:
+                    tasks.create_task(self._answer(request))
+            except ClientError as error:
+                # It is raised by the end of the block; until then this is all that says so.
+                logger.warning("queue %r is not served any more: %s", self._queue.name, error)
+                ended: ClientError | None = error
+            else:
+                ended = None
+        if ended is not None:
+            raise fresh(ended)
 
     async def _answer(self, request: Delivery) -> None:
         reply = await self._reply_to(request)
         try:
             if request.reply_to:
                 # Of a caller that is gone nobody needs to be told.
-                await self._channel.default_exchange.publish(
-                    reply.body,
-                    request.reply_to,
-                    correlation_id=request.correlation_id,
-                    headers=reply.headers,
-                    content_type=reply.content_type,
-                    mandatory=False,
-                    persistent=False,
-                )
+                await self._channel.default_exchange.publish_many([reply], mandatory=False)
             await request.ack()
-        except ClientError as error:
-            # The request comes again, to this server or another one.
+        except (ClientError, ExceptionGroup) as error:
             logger.warning("a reply could not be sent: %s", error)
+            # The request comes again, to this server or another one.
+            with contextlib.suppress(ClientError):
+                await request.nack(requeue=True)
 
     async def _reply_to(self, request: Delivery) -> Message:
+        place: dict[str, Any] = {
+            "key": request.reply_to,
+            "correlation_id": request.correlation_id,
+            "persistent": False,
+        }
         try:
             found = await self._handler(request)
+            reply = found if isinstance(found, Message) else Message(found)
+            reply = replace(reply, **place)
+            # What has no encoding is the handler's mistake, too.
+            reply.encoded()
         except RpcError as error:
-            return Message(b"", headers={ERROR: str(error)})
+            return Message(b"", headers={ERROR: str(error)}, **place)
         except Exception:
             logger.exception("the handler of requests in queue %r failed", self._queue.name)
-            return Message(b"", headers={ERROR: FAILED})
-        return found if isinstance(found, Message) else Message(found)
+            return Message(b"", headers={ERROR: FAILED}, **place)
+        return reply

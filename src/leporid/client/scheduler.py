@@ -35,7 +35,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from leporid.client.errors import ClientError, LocalProtocolError
 from leporid.client.exchange import Exchange
 from leporid.client.ladder import Ladder
-from leporid.client.message import Body, HeaderValue, duration_ms, milliseconds_of
+from leporid.client.message import (
+    DELAY_MAX,
+    Body,
+    HeaderValue,
+    delay_ms_of,
+    duration_ms,
+    milliseconds_of,
+)
 
 if TYPE_CHECKING:
     from leporid.client.api import Api
@@ -61,6 +68,9 @@ LISTED_MAX: Final = 1000
 """What the management API lists of one exchange at a time."""
 INTERVAL_MS_MIN: Final = 1000
 """Each occurrence costs a transaction; who wants them faster has a loop of its own."""
+INTERVAL_MS_MAX: Final = int(DELAY_MAX / timedelta(milliseconds=1))
+DUE_MS_MAX: Final = 250_000_000_000_000
+"""In the year 9892: with an interval more it is still a moment that a datetime has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +115,8 @@ class Scheduler:
         self._channel: Channel | None = None
         self._task: asyncio.Task[None] | None = None
         self._ladder_there = False
+        # The tick that the broker closed the channel over: which series, and when it was due.
+        self._failed: tuple[str, int] | None = None
         self._bound: set[str] = set()
 
     def __repr__(self) -> str:
@@ -113,9 +125,14 @@ class Scheduler:
 
     async def __aenter__(self) -> Self:
         """Open it; from now on it keeps series going."""
-        self._channel = await self._connection.channel()
-        await self._channel.queue(self._queue)
-        self._task = asyncio.create_task(self._keep_going(), name="series")
+        channel = await self._connection.channel()
+        try:
+            await channel.queue(self._queue)
+        except BaseException:
+            await channel.close()
+            raise
+        self._channel = channel
+        self._task = self._connection.spawn(self._keep_going())
         return self
 
     async def __aexit__(
@@ -190,7 +207,7 @@ class Scheduler:
 
         The other arguments, what is returned and what is raised are those of `at`.
         """
-        moment = self._connection.now() + timedelta(milliseconds=duration_ms(delay, "delay"))
+        moment = self._connection.now() + timedelta(milliseconds=delay_ms_of(delay))
         return await self.at(moment, body, key, exchange=exchange, id=id, **properties)
 
     async def _schedule(
@@ -273,6 +290,8 @@ class Scheduler:
         interval_ms = duration_ms(interval, "interval")
         if interval_ms < INTERVAL_MS_MIN:
             raise LocalProtocolError(f"an interval has at least one second, not {interval!r}")
+        if interval_ms > INTERVAL_MS_MAX:
+            raise LocalProtocolError(f"an interval has at most ten years, not {interval!r}")
         begin = self._connection.now() + timedelta(milliseconds=interval_ms)
         begin = begin if first is None else first
         headers = dict(properties.pop("headers", None) or {})
@@ -314,29 +333,42 @@ class Scheduler:
             return
         series_id = tick.message_id or ""
         kept = {name: value for name in KEPT if (value := getattr(tick, name)) is not None}
-        following = series.after(milliseconds_of(self._connection.now(), "now"))
-        async with channel.transaction():
-            if not tick.is_current:
-                return  # the connection was lost before the transaction began: it comes again
-            await Exchange(channel, series.exchange, "").publish(
-                tick.body,
-                series.key,
-                headers=headers,
-                message_id=f"{series_id}-{series.due_ms}",
-                mandatory=False,
-                **kept,
+        this = (series_id, series.due_ms)
+        now = self._connection.now()
+        following, moment = series, now + timedelta(seconds=RETRY_S)
+        if this != self._failed:
+            following = series.after(milliseconds_of(now, "now"))
+            moment = datetime.fromtimestamp(following.due_ms / 1000, UTC)
+        try:
+            async with channel.transaction():
+                if not tick.is_current:
+                    return  # the connection was lost before the transaction began: it comes again
+                if this != self._failed:
+                    await Exchange(channel, series.exchange, "").publish(
+                        tick.body,
+                        series.key,
+                        headers=headers,
+                        message_id=f"{series_id}-{series.due_ms}",
+                        mandatory=False,
+                        **kept,
+                    )
+                table = {**headers, SERIES: following.table()}
+                await self._schedule(
+                    channel, moment, tick.body, self._queue, None,
+                    headers=table, message_id=series_id, **kept,
+                )  # fmt: skip
+                await tick.ack()
+        except ClientError as error:
+            if this == self._failed or not self._connection.is_open:
+                raise
+            # The broker closed the channel over it. It comes again at once, and is put off then,
+            # so that other series go on.
+            logger.warning(
+                "series %r cannot go on, tried again in %s s: %s", series_id, RETRY_S, error
             )
-            await self._schedule(
-                channel,
-                datetime.fromtimestamp(following.due_ms / 1000, UTC),
-                tick.body,
-                self._queue,
-                None,
-                headers={**headers, SERIES: following.table()},
-                message_id=series_id,
-                **kept,
-            )
-            await tick.ack()
+            self._failed = this
+        else:
+            self._failed = None
 
     # ------------------------------------------------------------------ what waits
 
@@ -414,8 +446,8 @@ class Series:
         """Read it from headers; raises KeyError, TypeError or ValueError if it is not there."""
         table = headers[SERIES]
         interval_ms, due_ms = int(table["interval_ms"]), int(table["due_ms"])
-        if interval_ms < INTERVAL_MS_MIN:
-            raise ValueError("no interval")
+        if not INTERVAL_MS_MIN <= interval_ms <= INTERVAL_MS_MAX or not 0 <= due_ms <= DUE_MS_MAX:
+            raise ValueError("no interval, or no moment")
         return cls(interval_ms, due_ms, str(table["exchange"]), str(table["key"]))
 
     def table(self) -> dict[str, HeaderValue]:

@@ -216,6 +216,23 @@ def test_what_comes_for_a_cancelled_consumer_is_told():
     assert settled == [BasicNack(2, False, True), BasicNack(3, False, True)]
 
 
+def test_deliveries_without_ack_may_have_any_tag_of_the_past():
+    """Direct replies of LavinMQ all have the tag 1, whatever else was delivered meanwhile."""
+    channel = owned()
+    replies, requests = inbox_of("c1", no_ack=True), inbox_of("c2")
+    channel.attach(replies)
+    channel.attach(requests)
+    for tag, consumer in ((1, "c1"), (1, "c1"), (1, "c2"), (1, "c1"), (2, "c2"), (1, "c1")):
+        feed(channel, delivered(tag, consumer))
+    assert (len(replies), len(requests), channel.unsettled) == (4, 2, 2)
+    requests.pop().ack()
+    requests.pop().ack()
+    (ack,) = frames_of(channel.connection.output_bytes())
+    assert decode(ack[2]) == BasicAck(2, True)
+    with pytest.raises(RemoteProtocolError, match="delivery tag 2 where 3 was due"):
+        feed(channel, delivered(2, "c2"))
+
+
 def test_after_the_end_settling_says_nothing():
     channel = owned()
     inbox = inbox_of()

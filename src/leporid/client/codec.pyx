@@ -339,6 +339,9 @@ cdef class ChannelCodec(Settler):
             self.next_tag = tag
             if self.base > tag:
                 self.base = tag
+        if delivery is None and tag < self.next_tag:
+            # LavinMQ (1.0 to 2.9) gives each direct reply the tag 1.
+            return 0
         if tag < self.next_tag or tag - self.next_tag > TAG_GAP_MAX:
             raise RemoteProtocolError(
                 f"channel {self.number}: delivery tag {tag} where {self.next_tag} was due")

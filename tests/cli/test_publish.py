@@ -49,7 +49,12 @@ def test_what_goes_nowhere_is_told(leporid, name):
         "published": 1,
         "unroutable": 1,
     }
-    leporid("publish", name("none"), "k", "-m", "x", code=3)
+    none = name("none")
+    leporid("publish", none, "-m", "x", code=3)
+    assert leporid.error == (
+        f"leporid: there is no exchange '{none}' in '/'; to send to a queue of that name: "
+        f"leporid publish amq.default '{none}'\n"
+    )
 
 
 def test_wrong_use(leporid, tmp_path):

@@ -63,7 +63,10 @@ def _publish(session: Session, options: argparse.Namespace) -> int | None:
         raise WrongUse("give --message or --file, not both")
     properties = properties_of(options)
     path = "exchanges", session.vhost, options.exchange or DEFAULT_NAME, "publish"
-    missing = f"exchange '{options.exchange}' in '{session.vhost}'"
+    missing = (
+        f"exchange '{options.exchange}' in '{session.vhost}'; to send to a queue of that name: "
+        f"leporid publish {DEFAULT_NAME} '{options.exchange}'"
+    )
     sent = unroutable = 0
     for body in _bodies(options):
         request = {

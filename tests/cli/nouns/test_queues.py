@@ -104,6 +104,32 @@ def test_pausing(leporid, name, channel):
     assert channel.basic_get(queue)[2] == b"one"
 
 
+def test_moving(leporid, name, channel):
+    queue, other, none = name(), name(), name("none")
+    leporid("queues", "add", queue)
+    leporid("queues", "add", other)
+    for number in range(4):
+        channel.basic_publish("", queue, b"%d" % number)
+    said = leporid("queues", "move", queue, other, "--dry-run")
+    assert said == (
+        f"would move 4 messages of queue '{queue}' in '/'\n"
+        f"  4 messages to exchange 'amq.default' with key '{other}'\n"
+    )
+    moved = leporid("queues", "move", queue, other, "--limit", "1")
+    assert moved == f"1 message of queue '{queue}' in '/' moved\n"
+    assert channel.basic_get(other, auto_ack=True)[2] == b"0"
+    found = leporid.json("queues", "move", queue, "--exchange", "amq.fanout", "--key", "k", code=1)
+    assert (found["moved"], found["stayed"]) == (0, {"no_queue": 3})
+    assert leporid("queues", "move", queue, other, "--only-key", "x").startswith("0 messages")
+    assert leporid("queues", "move", queue, other).startswith("3 messages")
+    assert channel.queue_declare(other, passive=True).method.message_count == 3
+    leporid("queues", "move", other, "--origin", "queue", code=1)
+    assert leporid.error == "leporid: messages that stay: 3 never_died\n"
+    leporid("queues", "move", none, other, code=3)
+    for wrong in ((), (other, "--exchange", "x"), (other, "--key", "k"), (other, "--limit", "0")):
+        leporid("queues", "move", queue, *wrong, code=2)
+
+
 def test_arguments_that_are_none(leporid):
     leporid("queues", "add", "q", "-a", "x-max-length", code=2)
     assert leporid.error == "leporid: 'x-max-length' is not KEY=VALUE\n"

@@ -1,15 +1,16 @@
-"""`leporid queues`: list, show, add, delete, purge, pause, resume."""
+"""`leporid queues`: list, show, add, delete, purge, move, pause, resume."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from leporid.cli.command import Kind, Noun, Verb, argument
 from leporid.cli.listing import show_paged
-from leporid.cli.outcomes import Failure, one_line
+from leporid.cli.outcomes import FAILED, Failure, WrongUse, one_line
 from leporid.cli.output import counted
 from leporid.cli.session import Session, arguments_of
 
@@ -100,6 +101,65 @@ def _purge(session: Session, options: argparse.Namespace) -> None:
     session.did(f"{what} purged")
 
 
+def _move(session: Session, options: argparse.Namespace) -> int | None:
+    to = _destination(options)
+    if options.limit is not None and options.limit < 1:
+        raise WrongUse("--limit is 1 at least")
+    query: dict[str, str | int | None] = {
+        "filter": options.filter,
+        "tags": options.tags,
+        "routing_key": options.only_key,
+        "dry_run": "true" if session.dry else None,
+    }
+    what, path = title(session, options.name), ("queues", session.vhost, options.name)
+    # So that a queue that is missing is told from a broker that moves nothing.
+    session.get(*path, missing=what)
+    moved, left = 0, options.limit
+    while True:
+        query["limit"] = left
+        said = session.change(
+            "POST", *path, "move", body={"to": to}, query=query, what="queues to move from"
+        )
+        found = json.loads(said)
+        moved += found["moved"]
+        if left is not None:
+            left -= found["matched"]
+        # A request ends after some seconds, and the next one begins at the front again.
+        if not found["more"] or not found["moved"] or left == 0:
+            break
+    return _tell_of_move(session, what, {**found, "moved": moved})
+
+
+def _destination(options: argparse.Namespace) -> dict[str, str]:
+    """Return where to, as the body of a request; raises WrongUse unless one place is named."""
+    places = {"queue": options.to, "exchange": options.exchange, "origin": options.origin}
+    given = {name: value for name, value in places.items() if value is not None}
+    if len(given) != 1:
+        raise WrongUse("say where to: a QUEUE, --exchange or --origin, and one of them")
+    if options.key is not None:
+        if options.exchange is None:
+            raise WrongUse("--key goes with --exchange")
+        given["routing_key"] = options.key
+    return given
+
+
+def _tell_of_move(session: Session, what: str, found: Mapping[str, Any]) -> int | None:
+    stayed = ", ".join(f"{count} {reason}" for reason, count in sorted(found["stayed"].items()))
+    if session.out.as_json:
+        session.out.json(found)
+    elif session.dry:
+        session.did(f"would move {counted(found['matched'], 'message')} of {what}")
+        for each in found["targets"]:
+            problem = f", but {each['problem']}" if each["problem"] else ""
+            to = f"exchange '{each['exchange']}' with key '{each['routing_key']}'"
+            session.did(f"  {counted(each['messages'], 'message')} to {to}{problem}")
+    else:
+        session.did(f"{counted(found['moved'], 'message')} of {what} moved")
+        if stayed:
+            print(f"leporid: {one_line(f'messages that stay: {stayed}')}", file=sys.stderr)
+    return FAILED if stayed else None
+
+
 def _pause(session: Session, options: argparse.Namespace) -> None:
     _switch(session, options.name, "pause", "paused: it takes messages and gives none")
 
@@ -161,6 +221,31 @@ NOUN: Final = Noun(
             Kind.DESTROY,
             vhost=True,
             completes="queues",
+        ),
+        Verb(
+            "move",
+            "move the ready messages of a queue elsewhere",
+            _move,
+            (
+                NAME,
+                argument("to", nargs="?", metavar="TO", help="the queue that they go to"),
+                argument("--exchange", metavar="NAME", help="instead of TO: to that exchange"),
+                argument("--key", metavar="KEY", help="with that routing key (each its own)"),
+                argument(
+                    "--origin", choices=("queue", "exchange"),
+                    help="instead of TO: dead letters, to where each died last, or came from",
+                ),
+                argument("--limit", metavar="N", type=int, help="at most N (all)"),
+                argument("--filter", metavar="SQL", help="only those that the filter passes"),
+                argument("--tags", metavar="A|B", help="only those with one of these tags"),
+                argument("--only-key", metavar="KEY", help="only those with that routing key"),
+            ),
+            Kind.ACT,
+            vhost=True,
+            completes="queues",
+            about="Move the ready messages of a queue to a queue or an exchange, or dead letters "
+            "to where they died. Each leaves the queue when its copy is confirmed. Exit code 1: "
+            "some stay.",
         ),
         Verb(
             "pause",

@@ -7,15 +7,16 @@ process, so that there is one Java, and it stays warm: its start takes ten secon
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 SPARK = "spark"
-# Java's optimizing compiler does not pay within a test run: it took 40 % of Spark's processor time.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+SPARK_OPTIONS = "SPARK_SUBMIT_OPTS"
+SPARK_MANY = 50
+"""With so many tests on Spark its classes are archived first, as long as four starts take."""
 
 CRASHED = pytest.StashKey[bool]()
 CRASHED_STATUS = 70
@@ -56,6 +57,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     slow = Counter(item.path for item in items if any(map(item.get_closest_marker, SLOW)))
     items.sort(key=lambda item: (SPARK not in item.nodeid, -slow[item.path]))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Have Java prepared for tests on Spark, before the time of the first of them is taken."""
+    if item.get_closest_marker(SPARK) and SPARK_OPTIONS not in os.environ:
+        # Not at the top, since most tests need nothing of it.
+        from tests.spark.java_classes import make_archive, use_archive
+
+        if sum(SPARK in each.keywords for each in item.session.items) >= SPARK_MANY:
+            make_archive()
+        use_archive()
+    return (yield)
 
 
 @pytest.fixture(scope="session")

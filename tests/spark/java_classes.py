@@ -1,0 +1,83 @@
+"""An archive of the Java classes that Spark loads at its start, so that each Java starts faster.
+
+Loading, verifying and linking Spark's classes takes most of the processor time of a start, and the
+tests start some twenty of them: sessions, and the processes of a cluster. Java can keep the result
+in a file, which the next ones map (class data sharing). Making it takes as long as four
+starts, so it is made once, under `build/`, and only by a run that has many such tests.
+
+Java itself checks that an archive suits it and its class path, and starts without it otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+# Half a minute of a processor that has nothing else to do.
+SECONDS: Final = 300.0
+# Java's optimizing compiler does not pay within a test run: it took 40 % of Spark's processor time.
+OPTIONS: Final = "-XX:TieredStopAtLevel=1"
+
+
+def archive_path() -> Path:
+    """Return where the archive is, or would be: another one for each Java and each PySpark."""
+    import pyspark
+
+    from leporid.spark.java import find_java
+
+    facts = f"{find_java()} {pyspark.__version__} {pyspark.__file__}"
+    return ROOT / "build" / f"spark-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.jsa"
+
+
+def use_archive() -> None:
+    """Have every Java that Spark starts from now on use the archive."""
+    # Java says on its standard output if an archive does not suit it.
+    os.environ["SPARK_SUBMIT_OPTS"] = (
+        f"{OPTIONS} -XX:SharedArchiveFile={archive_path()} -Xlog:disable -Xlog:all=error:stderr"
+    )
+
+
+def make_archive() -> None:
+    """Make the archive, unless it is there; a failure costs time and nothing else."""
+    path = archive_path()
+    if path.exists():
+        return
+    path.parent.mkdir(exist_ok=True)
+    new = path.with_suffix(f".{os.getpid()}.new")
+    subprocess.run(
+        [sys.executable, "-m", "tests.spark.java_classes"],
+        cwd=ROOT,
+        env=os.environ | {"SPARK_SUBMIT_OPTS": f"{OPTIONS} -XX:ArchiveClassesAtExit={new}"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=SECONDS,
+        check=False,
+    )
+    if new.exists():
+        new.replace(path)
+
+
+def main() -> None:
+    """Start Spark, have it do what most tests do, and end it so that Java writes the archive."""
+    from pyspark import SparkContext
+
+    from leporid.spark.session import session
+
+    spark = session("classes", master="local[1]")
+    rows = spark.createDataFrame([(1, "a")], "number int, text string")
+    rows.mapInArrow(lambda batches: batches, rows.schema).groupBy("text").count().collect()
+    gateway = SparkContext._gateway
+    spark.stop()
+    assert gateway is not None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -52,7 +52,7 @@ class Consumer:
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.arguments = arguments
-        self.is_cancelled = False
+        self.is_cancelled: bool = False
         self.on_lost: Callable[[Exception], None] | None = None
         self.consumer_tag: str = channel.new_consumer_tag()
         self._loop = asyncio.get_running_loop()

@@ -31,7 +31,7 @@ PRODUCT: Final = "Leporid"
 OWN_OPTIONS: Final = ("delays",)
 
 
-class Channel(pyamqp.Channel):
+class _Channel(pyamqp.Channel):
     """A channel whose messages wait in the broker until they are due."""
 
     def prepare_message(
@@ -53,7 +53,7 @@ class Channel(pyamqp.Channel):
         )
 
 
-class Connection(pyamqp.Connection):
+class _Connection(pyamqp.Connection):
     """A connection that knows whether its broker holds messages back.
 
     Args:
@@ -61,7 +61,7 @@ class Connection(pyamqp.Connection):
         arguments: as py-amqp's.
     """
 
-    Channel = Channel
+    Channel = _Channel
 
     def __init__(self, *arguments: Any, delays: bool = True, **options: Any) -> None:
         self._delays = delays
@@ -74,10 +74,10 @@ class Connection(pyamqp.Connection):
         return self._delays and properties.get("product") == PRODUCT
 
 
-class Transport(pyamqp.Transport):
+class _Transport(pyamqp.Transport):
     """The transport `leporid`."""
 
-    Connection = Connection
+    Connection = _Connection
     driver_name = "leporid"
 
     def establish_connection(self) -> Any:
@@ -93,7 +93,7 @@ class Transport(pyamqp.Transport):
         return bool(super().qos_semantics_matches_spec(connection))
 
 
-class TlsTransport(Transport):
+class _TlsTransport(_Transport):
     """The transport `leporids`."""
 
     def __init__(self, client: Any, *arguments: Any, **options: Any) -> None:
@@ -120,5 +120,5 @@ def due(headers: dict[str, Any] | None) -> int | None:
     return int(moment.timestamp() * 1000) if moment > now else None
 
 
-TRANSPORT_ALIASES["leporid"] = "leporid.client.kombu:Transport"
-TRANSPORT_ALIASES["leporids"] = "leporid.client.kombu:TlsTransport"
+TRANSPORT_ALIASES["leporid"] = "leporid.client.kombu:_Transport"
+TRANSPORT_ALIASES["leporids"] = "leporid.client.kombu:_TlsTransport"

@@ -52,7 +52,7 @@ class Publishing:
             self.unconfirmed = Unconfirmed(
                 prefix, settings.unconfirmed_max, settings.unconfirmed_bytes_max, self.gate.look
             )
-        self.flow = True
+        self.flow: bool = True
         self._usable = usable
         self._changed = changed
 

@@ -1,9 +1,12 @@
-"""A TCP proxy between a client and a broker that cuts the connection at a chosen place.
+"""A TCP proxy between a client and a broker that does harm to a connection at a chosen place.
 
-It knows frames, and nothing of what is in them. Places are counted from the first byte of a
-connection: the protocol header is the first frame of the way up. A `Cut` says after how many frames
-of a direction, and how many bytes of the next one, a connection ends. Connections without a cut are
-left alone, and their frames counted, so that a test can go through all places there are.
+It cuts a connection between two frames, truncates it within one (`share`), delays what follows
+(`stalled`), or has it overtaken by the next connection (`late`). It knows frames, and nothing of
+what is in them; with TLS, the client's side is encrypted here. Places are counted from the first
+byte of a connection: the protocol header is the first frame of the way up. A `Cut` says after how
+many frames of a direction, and how many bytes of the next one, a connection ends. Connections
+without a cut are left alone, and their frames counted, so that a test can go through all places
+there are.
 
 What was forwarded before a cut has arrived, or will: the socket is closed in order unless the cut
 says `reset`. With `late`, the broker gets what the client had sent up to the cut only when the next
@@ -13,7 +16,9 @@ connection has been opened, as a network does that loses packets of one connecti
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
+import ssl
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,6 +28,8 @@ HEADER_BYTES = 8
 HEAD = struct.Struct(">BHI")
 READ_BYTES = 65536
 PIECE_S = 0.0005
+# Longer than the other side and other frames take.
+STALL_S = 0.01
 # tune-ok, open and channel.open: the next connection is in use.
 OPENED_FRAMES = 5
 
@@ -39,6 +46,7 @@ class Cut:
         share: of the next frame's bytes that pass as well; 0: none, the cut is between two frames.
         reset: whether the client sees a reset, and not an end.
         late: whether the broker gets the bytes of that last frame after the next connection.
+        stalled: whether it goes on there, after a while, instead of ending.
     """
 
     direction: Direction
@@ -46,8 +54,11 @@ class Cut:
     share: float = 0.0
     reset: bool = False
     late: bool = False
+    stalled: bool = False
 
     def __str__(self) -> str:
+        if self.stalled:
+            return f"{self.direction}-{self.frames}-stalled"
         how = ("reset" if self.reset else "end") + ("-late" if self.late else "")
         return f"{self.direction}-{self.frames}+{self.share}-{how}"
 
@@ -108,6 +119,7 @@ class Proxy:
         host, port: the broker's.
         cuts: where each connection ends, in the order in which they come; later ones do not.
         pieces: forward so many bytes at a time, each after the other side had its turn; 0: frames.
+        tls: for the clients' side; None: without encryption.
 
     Attributes:
         port: its own.
@@ -115,8 +127,17 @@ class Proxy:
         cuts_made: how many there were.
     """
 
-    def __init__(self, host: str, port: int, cuts: Sequence[Cut] = (), *, pieces: int = 0) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        cuts: Sequence[Cut] = (),
+        *,
+        pieces: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._address = host, port
+        self._tls = tls
         self._cuts = cuts
         self._pieces = pieces
         self.port = 0
@@ -127,7 +148,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -174,8 +195,11 @@ class Proxy:
             while not relay.ended.is_set() and (data := await source.read(READ_BYTES)):
                 for frame in frames.split(data):
                     if here is not None and getattr(relay.passed, direction) == here.frames:
-                        await self._make_cut(relay, here, frame, target)
-                        return
+                        if not here.stalled:
+                            await self._make_cut(relay, here, frame, target)
+                            return
+                        await asyncio.sleep(STALL_S)
+                        self.cuts_made += 1
                     if relay.ended.is_set():
                         return
                     await self._forward(frame, target)
@@ -200,7 +224,8 @@ class Proxy:
     async def _make_cut(
         self, relay: Relay, cut: Cut, frame: bytes, target: asyncio.StreamWriter
     ) -> None:
-        part = frame[: int(len(frame) * cut.share)]
+        # Of a small frame 0.01 is its first byte, and 0.99 all but the last.
+        part = frame[: min(len(frame) - 1, math.ceil(len(frame) * cut.share))]
         relay.ended.set()
         if cut.late:
             # The whole frame is under way, and this end does not know what becomes of it.

@@ -2,7 +2,8 @@
 
 One run without a cut counts the frames of a session that publishes, consumes and acks over one
 connection. Then the session is repeated with a cut after each of them, each way, between two frames
-and within one. The session goes on by itself, over the next connection. In the end:
+and within one, or with a delay there; over TLS, too. The session goes on by itself, over the next
+connection. In the end:
 
 - what was published without an error has been handled, or was handled and acked;
 - what was handled and acked was handled once, unless its publish was sent twice, which the client
@@ -17,15 +18,17 @@ import base64
 import contextlib
 import json
 import random
+import ssl
 import urllib.request
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
 from tests.client.proxy import Cut, Direction, Proxy
 
 from leporid.client import (
@@ -113,7 +116,11 @@ def target(request: pytest.FixtureRequest) -> Broker:
     if request.param == "rabbitmq":
         return Broker(request.getfixturevalue("rabbitmq_url"))
     process: BrokerProcess = request.getfixturevalue("broker")
-    return Broker(process.url, f"http://127.0.0.1:{process.http_port}/api")
+    return Broker(process.url, api_of(process))
+
+
+def api_of(process: BrokerProcess) -> str:
+    return f"http://127.0.0.1:{process.http_port}/api"
 
 
 async def run(connection: Connection, session: Session, name: str, broker: Broker) -> None:
@@ -143,12 +150,14 @@ async def run(connection: Connection, session: Session, name: str, broker: Broke
 
 
 @asynccontextmanager
-async def connected(url: str, session: Session) -> AsyncIterator[Connection]:
+async def connected(
+    url: str, session: Session, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Connection]:
     """Connect, once more if it was cut meanwhile: only a connection that was opened comes back."""
     try:
-        connection = await connect(url, on_event=session.note, backoff=FAST)
+        connection = await connect(url, on_event=session.note, backoff=FAST, tls=tls)
     except (ConnectFailed, ConnectionLost):
-        connection = await connect(url, on_event=session.note, backoff=FAST)
+        connection = await connect(url, on_event=session.note, backoff=FAST, tls=tls)
     try:
         yield connection
     finally:
@@ -157,24 +166,44 @@ async def connected(url: str, session: Session) -> AsyncIterator[Connection]:
 
 @asynccontextmanager
 async def through(
-    broker: Broker, cuts: Sequence[Cut], pieces: int = 0
+    broker: Broker, cuts: Sequence[Cut], pieces: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[Proxy, str]]:
     """Put a proxy in front of a broker; gives it with its URL."""
     address = urlsplit(broker.url)
     login = address.netloc.rpartition("@")[0]
     host, port = address.hostname or "", address.port or 5672
-    async with Proxy(host, port, cuts, pieces=pieces) as proxy:
+    async with Proxy(host, port, cuts, pieces=pieces, tls=tls) as proxy:
         async with asyncio.timeout(PATIENCE_S):
             yield proxy, address._replace(netloc=f"{login}@127.0.0.1:{proxy.port}").geturl()
 
 
-async def session_with(broker: Broker, *cuts: Cut, pieces: int = 0) -> tuple[Session, Proxy]:
+@dataclass(frozen=True)
+class Tls:
+    """What a proxy and its clients need for TLS."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+
+
+@pytest.fixture(scope="module")
+def tls() -> Tls:
+    authority = trustme.CA()
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    client = ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    authority.configure_trust(client)
+    return Tls(server, client)
+
+
+async def session_with(
+    broker: Broker, *cuts: Cut, pieces: int = 0, tls: Tls | None = None
+) -> tuple[Session, Proxy]:
     """Run a session whose connections are cut, or slow."""
     name = f"cut-{uuid.uuid4().hex}"
     session = Session()
     async with (
-        through(broker, cuts, pieces) as (proxy, url),
-        connected(url, session) as connection,
+        through(broker, cuts, pieces, None if tls is None else tls.server) as (proxy, url),
+        connected(url, session, None if tls is None else tls.client) as connection,
     ):
         await run(connection, session, name, broker)
     await check(broker, session, name)
@@ -190,7 +219,33 @@ async def check(broker: Broker, session: Session, name: str) -> None:
     assert twice.total() <= session.resent, f"{twice} with {session.resent} sent again"
 
 
-SHARES = (0.0, 0.5)
+# Of the frame behind the place: nothing, or its first byte, half of it, or all but the last byte.
+SHARES = (0.01, 0.5, 0.99)
+
+
+async def every_place(
+    broker: Broker, direction: Direction, cuts: Callable[[int], Sequence[Cut]], tls: Tls | None
+) -> None:
+    """Repeat a session with each of the cuts of each of its places."""
+    session, proxy = await session_with(broker, tls=tls)
+    assert session.confirmed == set(session.handled)
+    assert session.resent == 0
+    places = getattr(proxy.connections[0], direction)
+    assert places > 15
+    made = tried = 0
+    for frames in range(places):
+        for cut in cuts(frames):
+            try:
+                session, proxy = await session_with(broker, cut, tls=tls)
+            except (AssertionError, TimeoutError) as error:
+                raise AssertionError(f"{cut}: {error!r}") from error
+            if cut.stalled:
+                assert session.confirmed == set(session.handled)
+                assert (session.resent, len(proxy.connections)) == (0, 1)
+            made += proxy.cuts_made
+            tried += 1
+    # The last frames may differ from run to run: acks of several deliveries may leave as one.
+    assert made >= 0.8 * tried
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
@@ -200,22 +255,28 @@ SHARES = (0.0, 0.5)
 )  # fmt: skip
 @pytest.mark.timeout(300)
 async def test_every_place(target: Broker, direction: Direction, reset: bool, late: bool):
-    session, proxy = await session_with(target)
-    assert session.confirmed == set(session.handled)
-    assert session.resent == 0
-    places = getattr(proxy.connections[0], direction)
-    assert places > 15
-    made = 0
-    for frames in range(places):
-        for share in SHARES:
-            cut = Cut(direction, frames, share, reset=reset, late=late)
-            try:
-                session, proxy = await session_with(target, cut)
-            except (AssertionError, TimeoutError) as error:
-                raise AssertionError(f"{cut}: {error!r}") from error
-            made += proxy.cuts_made
-    # The last frames may differ from run to run: acks of several deliveries may leave as one.
-    assert made >= 0.8 * places * len(SHARES)
+    def cuts(frames: int) -> Sequence[Cut]:
+        shares = (0.0, SHARES[frames % len(SHARES)])
+        return [Cut(direction, frames, share, reset=reset, late=late) for share in shares]
+
+    await every_place(target, direction, cuts, None)
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+@pytest.mark.timeout(300)
+async def test_a_delay_at_every_place(target: Broker, direction: Direction):
+    await every_place(target, direction, lambda at: [Cut(direction, at, stalled=True)], None)
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+@pytest.mark.timeout(300)
+async def test_every_place_over_tls(broker: BrokerProcess, direction: Direction, tls: Tls):
+    """In order and by resets, between frames and within them, in turn."""
+
+    def cuts(frames: int) -> Sequence[Cut]:
+        return [Cut(direction, frames, (0.0, 0.5)[frames // 2 % 2], reset=frames % 2 == 0)]
+
+    await every_place(Broker(broker.url, api_of(broker)), direction, cuts, tls)
 
 
 @pytest.mark.parametrize("pieces", [1, 7, 100])

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx
 import pytest
 from tests.management.conftest import SECRET, World, serving
 
+from leporid.amqp.errors import AccessRefused
 from leporid.broker.access.access import User
 from leporid.broker.access.backends import Answer, Claim, Leave
+from leporid.broker.access.logins import TooManyLogins
 from leporid.broker.access.passwords import NoPassword, hash_password, salted_sha256
 from leporid.broker.access.permissions import EVERYTHING, Pattern, Permissions
 from leporid.broker.access.remote_rights import RemoteRights
+from leporid.broker.access.sasl import Credentials
 from leporid.broker.access.scopes import ScopedPermissions
 from leporid.management.session_routes import LOGIN_BYTES_MAX
 from leporid.management.sessions import COOKIE, LIFE_SECONDS
@@ -84,10 +88,12 @@ class Everybody:
 
     name = "everybody"
 
-    def __init__(self, user: User) -> None:
+    def __init__(self, user: User | str | AccessRefused) -> None:
         self.user = user
+        self.claims: list[Credentials] = []
 
     def log_in(self, claim: Claim, answer: Answer) -> Leave:
+        self.claims.append(claim.credentials)
         answer(self.user)
         return lambda: None
 
@@ -121,6 +127,33 @@ async def test_it_says_what_the_user_may_do(world: World, client: httpx.AsyncCli
     assert not Pattern(scoped["write"]).matches("x1")
     # Another server decides about each name.
     assert shown["asked"] is None
+
+
+async def test_another_back_end_is_asked_with_each_request(world: World, page: httpx.AsyncClient):
+    user = User("jo", NoPassword(), tags=("administrator",), backend="http")
+    there = Everybody(user)
+    world.broker.backends.use([there])
+    password = "pässword of jo " * 20
+    assert (await page.post(SESSION, json={"username": "jo", "password": password})).is_success
+    assert (await page.get("/api/users")).status_code == 200
+    (session,) = world.around.sessions.of("jo")
+    assert session.claim is not None
+    assert not any(word in session.claim.password for word in (b"pass", b"word", b" of jo"))
+    assert there.claims == [Credentials("Basic", "jo", password.encode())] * 2
+    there.user = replace(user, tags=("management",))
+    assert (await page.get("/api/users")).json()["error"] == "not_authorised"
+    assert (await page.get("/api/whoami")).json()["tags"] == ["management"]
+    # One that is not asked now ends nothing.
+    there.user = TooManyLogins(there.claims[0], own=True)
+    assert (await page.get("/api/whoami")).status_code == 429
+    there.user = "denied"
+    refused = await page.get("/api/whoami")
+    assert refused.status_code == 401
+    assert "session has ended" in refused.json()["reason"]
+    assert "www-authenticate" not in refused.headers
+    assert len(world.around.sessions) == 0
+    there.user = user
+    assert (await page.get("/api/whoami")).status_code == 401
 
 
 async def test_beside_a_cookie_the_password_counts(world: World, page: httpx.AsyncClient):

@@ -12,6 +12,7 @@ from tests.management.conftest import SECRET, World, serving
 
 from leporid.broker.access.access import Access, User, guest
 from leporid.broker.access.passwords import NoPassword, salted_sha256
+from leporid.broker.access.sasl import Credentials
 from leporid.limits.refusals import Refusals
 from leporid.limits.shares import Share
 from leporid.management.refusals import Refusal
@@ -27,6 +28,9 @@ from leporid.management.sessions import (
 
 PAGE = {"x-leporid-page": "1"}
 NOW_S = 1_700_000_000.0
+
+
+CLAIM = Credentials("Basic", "guest", b"guest")
 
 
 class Clocked:
@@ -47,7 +51,7 @@ class Clocked:
         )
 
     def begin(self, name: str = "guest") -> str:
-        return self.sessions.begin(self.access.require(name), "::1")[0]
+        return self.sessions.begin(self.access.require(name), "::1", CLAIM)[0]
 
 
 @pytest.fixture
@@ -56,7 +60,7 @@ def clocked() -> Clocked:
 
 
 def test_a_session_is_found_by_its_token_alone(clocked: Clocked):
-    token, session = clocked.sessions.begin(clocked.access.require("guest"), "::1")
+    token, session = clocked.sessions.begin(clocked.access.require("guest"), "::1", CLAIM)
     assert clocked.sessions.find(token) is session
     assert clocked.sessions.user_of(session) is clocked.access.require("guest")
     assert repr(clocked.sessions) == "<Sessions 1>"
@@ -65,12 +69,14 @@ def test_a_session_is_found_by_its_token_alone(clocked: Clocked):
     # Nothing that is kept says what the token is.
     assert token not in repr(session)
     assert bytes.fromhex(token) not in session.digest
+    # Our own users' passwords are not needed again.
+    assert session.claim is None
 
 
 def test_tokens_are_random():
     access = Access([guest(SECRET)], SECRET)
     sessions = Sessions(access, Share("http_sessions", 9, Refusals()), lambda: 0.0)
-    tokens = {sessions.begin(access.require("guest"), "::1")[0] for _ in range(3)}
+    tokens = {sessions.begin(access.require("guest"), "::1", CLAIM)[0] for _ in range(3)}
     assert {len(each) for each in tokens} == {64}
     assert len(tokens) == 3
 
@@ -86,7 +92,7 @@ def test_it_ends_when_nobody_asks_for_long(clocked: Clocked):
 
 
 def test_it_ends_at_last_however_often_somebody_asks(clocked: Clocked):
-    token, session = clocked.sessions.begin(clocked.access.require("guest"), "::1")
+    token, session = clocked.sessions.begin(clocked.access.require("guest"), "::1", CLAIM)
     assert session.ends_ms == int((NOW_S + LIFE_SECONDS) * 1000)
     while clocked.passed_s + 1000 < LIFE_SECONDS:
         clocked.passed_s += 1000
@@ -106,7 +112,7 @@ def test_it_ends_in_time_though_the_clock_was_set_back(clocked: Clocked):
 
 
 def test_looking_at_a_session_is_no_use_of_it(clocked: Clocked):
-    _, session = clocked.sessions.begin(clocked.access.require("guest"), "::1")
+    _, session = clocked.sessions.begin(clocked.access.require("guest"), "::1", CLAIM)
     clocked.passed_s = IDLE_SECONDS / 2
     assert clocked.sessions.user_of(session) is not None
     clocked.passed_s = IDLE_SECONDS
@@ -116,7 +122,7 @@ def test_looking_at_a_session_is_no_use_of_it(clocked: Clocked):
 def test_that_of_a_token_ends_with_it(clocked: Clocked):
     ends_ms = int(NOW_S * 1000) + 5000
     user = User("tok", NoPassword(), backend="oauth2", expires_ms=ends_ms)
-    token, session = clocked.sessions.begin(user, "::1")
+    token, session = clocked.sessions.begin(user, "::1", CLAIM)
     assert session.ends_ms == ends_ms
     clocked.passed_s = 4.9
     assert clocked.sessions.find(token) is not None

@@ -68,14 +68,15 @@ class SessionRoutes:
         ) as data:
             given = object_of(around.admission, bytes(data), ("username", "password"))
         name, password = text_in(given, "username"), text_in(given, "password")
+        claim = Credentials("Basic", name, password.encode())
         user = await BasicLogin(around.broker).check(
             request,
-            Credentials("Basic", name, password.encode()),
+            claim,
             loopback=hosts.is_of_this_machine(request, around.is_loopback),
         )
         visit_of(request).log_in(user)
         set_actor(user.name)
-        session, set_cookie = begin_session(around, request, user)
+        session, set_cookie = begin_session(around, request, user, claim)
         return self._shown(user, session, [(b"set-cookie", set_cookie.encode())])
 
     @takes(optional={"type": "boolean"})
@@ -142,7 +143,9 @@ class SessionRoutes:
         return name
 
 
-def begin_session(around: Surroundings, request: Request, user: User) -> tuple[Session, str]:
+def begin_session(
+    around: Surroundings, request: Request, user: User, claim: Credentials
+) -> tuple[Session, str]:
     """Begin a session, and return the header that sets its cookie.
 
     The session that the browser had has ended.
@@ -159,7 +162,7 @@ def begin_session(around: Surroundings, request: Request, user: User) -> tuple[S
     if before is not None:
         around.sessions.end(before)
     host = "" if request.client is None else request.client.host
-    token, session = around.sessions.begin(user, host)
+    token, session = around.sessions.begin(user, host, claim)
     return session, cookie(request, token, LIFE_SECONDS)
 
 

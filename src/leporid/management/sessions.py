@@ -6,6 +6,9 @@ checked (`login`), nor routes.
 
 Invariants: of a session's token only the SHA-256 is kept, by which it is found, so that neither the
 memory nor the time of an answer tells a token; a token is made here and never taken from a client.
+What another back end has let in is asked about with each request, as without a session: with the
+password or token of the login, which is kept encrypted by the session's token, and so is known only
+while a request has that.
 A session ends IDLE_SECONDS after its last request, LIFE_SECONDS after its login, with its token
 (OAuth 2), with its user, and when the password is another one; what its user may do is what it may
 do now. There are SESSIONS_MAX, fair by user: whoever has too many loses the one that was used
@@ -20,7 +23,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from leporid.broker.access.backends import INTERNAL
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from leporid.broker.access.access import Access, User
+    from leporid.broker.access.sasl import Credentials
 
 COOKIE: Final = "leporid_session"
 """What the name of the cookie begins with; see `cookie_name`."""
@@ -63,6 +67,7 @@ class Session:
         seen_s: when it was used last.
         ends_ms: when it ends at the latest, by the wall's clock.
         address: from where.
+        claim: what was claimed, if another back end has let the user in; its password is encrypted.
     """
 
     user: User
@@ -72,6 +77,7 @@ class Session:
     seen_s: float
     ends_ms: int
     address: str
+    claim: Credentials | None
 
 
 class Sessions:
@@ -107,8 +113,13 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, user: User, address: str) -> tuple[str, Session]:
+    def begin(self, user: User, address: str, claim: Credentials) -> tuple[str, Session]:
         """Make a session; returns the token, which nobody can be told again.
+
+        Args:
+            user: whose.
+            address: from where.
+            claim: by which the user has logged in.
 
         Raises:
             Refusal: there are too many of others.
@@ -119,7 +130,9 @@ class Sessions:
         ends_ms = int((self._now_s() + LIFE_SECONDS) * 1000)
         if user.expires_ms is not None:
             ends_ms = min(ends_ms, user.expires_ms)
-        session = Session(user, _digest(token), slot, now_s, now_s, ends_ms, address)
+        # What our own users may do is known; they end the session when their password changes.
+        kept = _with_password(claim, token) if user.backend else None
+        session = Session(user, _digest(token), slot, now_s, now_s, ends_ms, address, kept)
         self._sessions[session.digest] = session
         return token, session
 
@@ -193,6 +206,17 @@ def _key(user: User) -> Hashable:
     return user.backend, user.name
 
 
+def _with_password(claim: Credentials, token: str) -> Credentials:
+    """Return a claim with its password encrypted, or decrypted, by the token of a session.
+
+    SHAKE-256 of the token is the key stream; a token is used for one password alone.
+    """
+    password = claim.password
+    stream = hashlib.shake_256(b"password\0" + token.encode()).digest(len(password))
+    mixed = int.from_bytes(password) ^ int.from_bytes(stream)
+    return replace(claim, password=mixed.to_bytes(len(password)))
+
+
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
@@ -213,9 +237,27 @@ def session_in(request: Request, sessions: Sessions) -> Session | None:
         return None
     found = sessions.find(token)
     if found is None:
-        raise Refusal(401, "not_authorized", "the session has ended; log in again")
+        raise ended()
     check_page(request)
     return found
+
+
+def claim_in(request: Request, session: Session) -> Credentials | None:
+    """Return what another back end is asked about again; None: the user is one of ours.
+
+    Args:
+        request: one with the session's cookie.
+        session: it.
+    """
+    token = request.cookies.get(cookie_name(request))
+    if session.claim is None or token is None:
+        return None
+    return _with_password(session.claim, token)
+
+
+def ended() -> Refusal:
+    """Say that whoever asks has to log in again."""
+    return Refusal(401, "not_authorized", "the session has ended; log in again")
 
 
 def check_page(request: Request) -> None:

@@ -116,7 +116,7 @@ class SignOnRoutes:
         user = await BasicLogin(around.broker).check(request, credentials, loopback=loopback)
         visit_of(request).log_in(user)
         set_actor(user.name)
-        _, cookie = begin_session(around, request, user)
+        _, cookie = begin_session(around, request, user, credentials)
         return _redirect("/", cookie, _cookie(request, "", 0))
 
     def _sign_on(self) -> SignOn:

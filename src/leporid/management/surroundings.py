@@ -58,7 +58,7 @@ from leporid.management.nodes import NODE, NodeFacts
 from leporid.management.paths import name_of, visit_of
 from leporid.management.rates import Samples
 from leporid.management.refusals import Refusal, expired
-from leporid.management.sessions import Session, Sessions, session_in
+from leporid.management.sessions import Session, Sessions, claim_in, ended, session_in
 from leporid.storage.backup import BackupError, Manifest
 
 if TYPE_CHECKING:
@@ -233,14 +233,26 @@ class Surroundings:
         if session is None:
             user = await BasicLogin(self.broker).user(request, loopback=loopback)
         else:
-            user = self._user_of(session, loopback=loopback)
+            user = await self._user_of(request, session, loopback=loopback)
         visit_of(request).log_in(user)
         set_actor(user.name)
         return user
 
-    def _user_of(self, session: Session, *, loopback: bool) -> User:
+    async def _user_of(self, request: Request, session: Session, *, loopback: bool) -> User:
+        claim = claim_in(request, session)
+        if claim is not None:
+            # Another back end may have taken tags away, or the right to log in.
+            try:
+                found = await BasicLogin(self.broker).check(request, claim, loopback=loopback)
+            except Refusal as refusal:
+                if refusal.status != 401:
+                    raise  # there are too many logins
+                self.sessions.end(session)
+                raise ended() from None
+            session.user = found
         user = self.sessions.user_of(session)
-        assert user is not None, "it was found a moment ago"
+        if user is None:
+            raise ended()
         if user.loopback_only and not loopback:
             raise Refusal(401, "not_authorized", ONLY_LOCAL)
         return user

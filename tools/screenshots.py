@@ -51,6 +51,8 @@ PAGES = {
     "filter-classes": "filter-classes",
     "filter-class": "filter-classes/{filter-classes:name}",
     "parameters": "parameters",
+    "audit": "audit",
+    "pipeline-runs": "pipelines?tab=runs",
     "backups": "backups",
     "features": "feature-flags",
 }

@@ -35,6 +35,7 @@ PAGES: Final[tuple[Place, ...]] = (
     ("filter-classes",),
     ("filter-classes", "late"),
     ("parameters",),
+    ("audit",),
     ("backups",),
     ("feature-flags",),
 )

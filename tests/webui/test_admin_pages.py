@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from tests.webui.browsing import Hands, Tab
@@ -30,6 +31,7 @@ def test_a_user_is_added_with_tags_and_permissions(tab: Tab, hands: Hands, api: 
     hands.press(tab.button("Add user", within=tab.dialog))
     expect(tab.notice(f"User {name} is set.")).to_be_visible()
     expect(tab.row(name)).to_contain_text("monitoring")
+    expect(tab.row(name).get_by_role("link", name="shop")).to_be_visible()
     assert api.get("permissions", "shop", name)["read"] == ".*"
     theirs = Api(api.port, (name, "s3cret"))
     assert theirs.get("whoami")["tags"] == ["monitoring"]
@@ -255,8 +257,43 @@ def test_a_class_that_does_not_load_is_refused_with_its_error(tab: Tab):
 def test_the_position_of_a_reader_is_shown_with_its_lag(tab: Tab):
     tab.open("pipelines").settled()
     cells = tab.row("archive").locator("td")
-    expect(cells.nth(4)).to_have_text("12")
-    expect(cells.nth(6)).to_have_text("8")
+    expect(cells.nth(5)).to_have_text("12")
+    expect(cells.nth(7)).to_have_text("8")
+
+
+def test_runs_of_pipelines_are_shown_and_forgotten(tab: Tab, hands: Hands, api: Api):
+    name = name_for(hands, "archive")
+    now_ms = api.get("streams", "/", "flights")["partitions"][0]["last_timestamp_ms"]
+    told = {"pipeline": "archive", "stream": "flights", "started_ms": now_ms - 60_000}
+    failed = {**told, "state": "failed", "error": "the disk is full", "put_aside": 7}
+    api.put("pipelines", "/", name, body=failed)
+    body = {**told, "state": "running", "started_ms": now_ms, "records": 1234, "lag": 5}
+    api.put("pipelines", "/", name, body=body)
+    tab.open("pipelines", vhost="/", tab="runs").settled()
+    expect(tab.row(name)).to_contain_text("running")
+    expect(tab.row(name)).to_contain_text("1,234")
+    hands.press(tab.button(f"Runs of {name}"))
+    expect(tab.dialog.locator("tbody tr")).to_have_count(2)
+    expect(tab.dialog).to_contain_text("the disk is full")
+    hands.press(tab.button("Forget this pipeline"))
+    hands.type(tab.dialog.get_by_role("textbox"), name)
+    hands.press(tab.button("Forget", within=tab.dialog))
+    expect(tab.row(name)).to_have_count(0)
+
+
+def test_who_did_what_is_listed_and_narrowed(tab: Tab, hands: Hands, api: Api):
+    name = name_for(hands, "audited")
+    api.put("users", name, body={"password": "x", "tags": ""})
+    tab.open("audit").settled()
+    done = tab.row(f"/api/users/{name}").first
+    expect(done).to_contain_text("PUT")
+    expect(done).to_contain_text("guest")
+    expect(done).to_contain_text("done")
+    hands.choose(tab.page.get_by_role("combobox", name="Outcome"), "Outcome: refused")
+    tab.page.wait_for_url(re.compile("outcome=refused"))
+    expect(tab.row(f"/api/users/{name}")).to_have_count(0)
+    tab.go("audit", user="nobody-else")
+    expect(tab.page.locator("main")).to_contain_text("Nobody has changed anything")
 
 
 def test_a_limit_is_set_and_dropped(tab: Tab, hands: Hands, api: Api):

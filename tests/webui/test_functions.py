@@ -152,6 +152,37 @@ def test_dead_letters_are_found_while_there_are_more(core: Path) -> None:
     assert found[1][0]["text"] == "made 3 dead letters in 15 s (expired)."
 
 
+RIGHTS = """
+import { lets, reasonNotTo } from "./core/rights.js";
+const who = { permissions: [{ vhost: "/", configure: "", write: "^orders", read: ".*" }] };
+answer([given.map(([pattern, name]) => lets(pattern, name)), [
+  reasonNotTo(who, "write", "/", "orders.eu"), reasonNotTo(who, "write", "/", ""),
+  reasonNotTo(who, "configure", "/", "orders"), reasonNotTo(who, "read", "shop", "orders"),
+  reasonNotTo({ permissions: null }, "read", "shop", "orders"), reasonNotTo(null, "read", "", ""),
+]]);
+"""
+
+
+def test_permissions_disable_what_they_plainly_exclude(core: Path) -> None:
+    patterns = [
+        ("", "orders", False), (".*", "a\nb", True), ("^orders$", "orders", True),
+        ("^orders$", "orders2", False), ("ord", "my-orders", True), ("^\\d+$", "a", False),
+        # RE2 and JavaScript differ, or a browser would take for ever: the broker decides.
+        ("(?i)ORDERS", "x", True), ("[[:alpha:]]", "1", True), ("(", "x", True),
+        ("^(a+)+$", "a" * 200 + "!", True), ("^\\Qa.b\\E$", "x", True),
+    ]  # fmt: skip
+    lets, reasons = run(core, RIGHTS, [[pattern, name] for pattern, name, _ in patterns])
+    assert lets == [wanted for _, _, wanted in patterns]
+    assert reasons == [
+        "",
+        'This needs the permission to write "amq.default" in "/", which your user does not have.',
+        'This needs the permission to configure "orders" in "/", which your user does not have.',
+        'Your user may not enter the virtual host "shop".',
+        "",
+        "",
+    ]
+
+
 SETTINGS = """
 import { settingRows } from "./core/settings.js";
 answer(given.map(settingRows));

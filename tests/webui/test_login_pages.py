@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -79,6 +80,31 @@ def test_who_may_less_sees_why(stranger: Tab):
     )
     add.click(force=True)
     expect(stranger.dialog).to_have_count(0)
+
+
+def test_what_permissions_exclude_is_disabled_and_says_why(stranger: Tab, api: Api):
+    page = stranger.page
+    page.goto("/#/queues/%2F/letters")
+    log_in(HANDS[0](stranger), "carl", "secret-carl")
+    refused = 'This needs the permission to configure "letters" in "/", which your user does'
+    for name in ("Delete", "Pause"):
+        expect(stranger.button(name)).to_have_attribute("title", re.compile(re.escape(refused)))
+    stranger.button("Delete").click(force=True)
+    expect(stranger.dialog).to_have_count(0)
+    # Reading is allowed, so purging is: what is not refused stays as it is.
+    stranger.button("Purge").click()
+    expect(stranger.dialog).to_have_count(1)
+    page.keyboard.press("Escape")
+    stranger.go("exchanges", "/", "departures", tab="publish")
+    expect(stranger.button("Publish")).to_have_attribute(
+        "title", re.compile('permission to write "departures"')
+    )
+    stranger.go("queues", vhost="shop")
+    stranger.button("Declare a queue").first.click()
+    stranger.field("Name").fill("new")
+    expect(stranger.button("Declare")).to_be_enabled()
+    stranger.dialog.get_by_label("Virtual host").select_option(label="/")
+    expect(stranger.button("Declare")).to_have_attribute("aria-disabled", "true")
 
 
 def test_a_page_of_one_virtual_host_begins_with_one_that_the_user_may_enter(

@@ -54,6 +54,7 @@ const PAGES = [
   [["filter-classes"], () => import("./pages/filter_classes.js"), "Filter classes", ADMIN],
   [["filter-classes", ":name"], () => import("./pages/filter_class.js")],
   [["parameters"], () => import("./pages/parameters.js"), "Parameters", ADMIN],
+  [["audit"], () => import("./pages/audit.js"), "Audit", ADMIN],
   [["backups"], () => import("./pages/backups.js"), "Backups", ADMIN],
   [["feature-flags"], () => import("./pages/features.js"), "Features", ADMIN],
 ];

@@ -1,10 +1,11 @@
-/* Who is logged in, and what its tags allow.
+/* Who is logged in, and what its tags and permissions allow.
 
    Must not know pages. Invariants: the password is sent once and never kept; what a control says of
    rights is for the reader only, the broker decides. */
 
 import { get, onUnauthorized, post, remove } from "./api.js";
 import { useEffect, useState } from "./html.js";
+import { reasonNotTo } from "./rights.js";
 
 // RabbitMQ's: which tags contain which others.
 const CONTAINS = {
@@ -13,6 +14,9 @@ const CONTAINS = {
   monitoring: ["monitoring", "administrator"],
   administrator: ["administrator"],
 };
+
+// Permissions may be changed while somebody is logged in.
+const EVERY_MS = 60_000;
 
 // undefined: not known yet; null: nobody.
 let user;
@@ -41,6 +45,30 @@ export async function resume() {
   } catch (error) {
     set(error.status === 401 ? null : { failed: error });
   }
+}
+
+function rightsText({ name, tags, permissions }) {
+  return JSON.stringify([name, tags, permissions]);
+}
+
+/** Ask again from time to time while a tab is seen, for rights that have changed meanwhile. */
+export function useFreshRights(visible) {
+  useEffect(() => {
+    if (!visible) {
+      return undefined;
+    }
+    const timer = setInterval(async () => {
+      try {
+        const found = await get(["session"]);
+        if (user && rightsText(found) !== rightsText(user)) {
+          set(found);
+        }
+      } catch {
+        // Whoever asks next is told.
+      }
+    }, EVERY_MS);
+    return () => clearInterval(timer);
+  }, [visible]);
 }
 
 /** Log in; throws ApiError. */
@@ -90,6 +118,11 @@ export function may(who, tag) {
 /** Return "" if a user has a tag, else a sentence for the title of what is disabled. */
 export function reasonNot(who, tag) {
   return may(who, tag) ? "" : `This needs the tag "${tag}", which your user does not have.`;
+}
+
+/** Return why the user who is logged in may not do something to an object; "" if it may. */
+export function useReasonNotTo(right, vhost, name) {
+  return reasonNotTo(useUser(), right, vhost, name);
 }
 
 function tagsOf(who) {

@@ -6,6 +6,7 @@ import { count, rate } from "../core/format.js";
 import { html, useState } from "../core/html.js";
 import { ofObject, useLive, useSeries } from "../core/live.js";
 import { go, href, setQuery } from "../core/route.js";
+import { useReasonNotTo } from "../core/session.js";
 import { statCount, statRate } from "../core/stats.js";
 import { ArgumentTable } from "../parts/arguments.js";
 import { Badges } from "../parts/badges.js";
@@ -83,13 +84,14 @@ function Bindings({ path, vhost, name }) {
 
 function Delete({ path, name }) {
   const [asked, setAsked] = useState(false);
+  const mayNot = useReasonNotTo("configure", path[1], name);
   const predeclared = name.startsWith("amq.");
   const destroy = async () => {
     await remove(path);
     go(["exchanges"]);
   };
   return html`<${Button} kind="danger" onClick=${() => setAsked(true)}
-      why=${predeclared ? "The exchanges amq.… belong to the broker." : ""}>Delete<//>
+      why=${predeclared ? "The exchanges amq.… belong to the broker." : mayNot}>Delete<//>
     <${Confirm} open=${asked} title="Delete this exchange" yes="Delete" danger=${true} typed=${name}
       what="The exchange and its bindings will be gone. Who publishes to it then is refused."
       onYes=${destroy} onClose=${() => setAsked(false)} />`;

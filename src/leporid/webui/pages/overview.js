@@ -122,6 +122,34 @@ function Node({ node, overview }) {
   </section>`;
 }
 
+const CHURN = [
+  ["Connections", "connection_created", "connection_closed"],
+  ["Channels", "channel_created", "channel_closed"],
+  ["Queues", "queue_created", "queue_deleted"],
+];
+
+/** How many objects came and went: clients that connect for each message are seen here. */
+function Churn({ rates }) {
+  const rows = CHURN.map(([title, came, went]) => ({
+    title,
+    came: rates[came],
+    cameRate: rates[`${came}_details`]?.rate,
+    went: rates[went],
+    wentRate: rates[`${went}_details`]?.rate,
+  }));
+  return html`<section class="box"><h2>Opened and closed</h2>
+    <${Grid} rows=${rows} columns=${CHURN_COLUMNS} caption="Opened and closed"
+      rowKey=${(row) => row.title} /></section>`;
+}
+
+const CHURN_COLUMNS = [
+  { name: "title", title: "", label: "Objects", sort: false },
+  { name: "came", title: "Since the start", align: "right", cell: (row) => count(row.came) },
+  { name: "cameRate", title: "Now", align: "right", cell: (row) => rate(row.cameRate) },
+  { name: "went", title: "Gone", align: "right", cell: (row) => count(row.went) },
+  { name: "wentRate", title: "Now", align: "right", cell: (row) => rate(row.wentRate) },
+];
+
 const PORTS = [
   { name: "protocol", title: "Protocol" },
   { name: "ip_address", title: "Address", cell: (row) => html`<code>${row.ip_address}</code>` },
@@ -150,6 +178,7 @@ export default function Overview({ query }) {
     <div class="columns">
       ${monitors && html`<${Resources} node=${node} live=${live} />`}
       ${overview && html`<${Node} node=${node} overview=${overview} />`}
+      ${monitors && overview?.churn_rates && html`<${Churn} rates=${overview.churn_rates} />`}
       ${overview?.listeners &&
       html`<section class="box"><h2>Listens on</h2>
         <${Grid} rows=${overview.listeners} columns=${PORTS} caption="Ports"

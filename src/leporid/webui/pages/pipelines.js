@@ -1,7 +1,7 @@
 /* Pipelines: where each reader of a stream is, how far behind, and how pipelines are run.
 
-   Must not know Spark: what is shown is what the broker knows of readers. What a pipeline reports
-   to Prometheus (rows put aside, steps) stands in the file that its --metrics names. */
+   Must not know Spark: what is shown is what the broker knows of readers, and what pipelines report
+   to it (`parts/pipeline_runs.js`). */
 
 import { age, count, duration, moment } from "../core/format.js";
 import { html } from "../core/html.js";
@@ -11,10 +11,12 @@ import { Copy } from "../parts/copy.js";
 import { Empty } from "../parts/empty.js";
 import { List } from "../parts/list.js";
 import { Page } from "../parts/page.js";
+import { PipelineRuns } from "../parts/pipeline_runs.js";
 import { Tabs } from "../parts/tabs.js";
 
 const TABS = [
   { id: "positions", title: "Positions" },
+  { id: "runs", title: "Runs" },
   { id: "groups", title: "Groups" },
   { id: "run", title: "Run one" },
 ];
@@ -159,8 +161,10 @@ export default function Pipelines({ query }) {
     <${Tabs} tabs=${TABS} current=${shown} label="About pipelines"
       onPick=${(id) => setQuery({
         tab: id === "positions" ? null : id, sort: null, page: null, with: null,
+        state: null, reverse: null, name: null,
       })} />
-    ${shown === "run"
+    ${shown === "runs" && html`<${PipelineRuns} vhost=${vhost} />`}
+    ${shown === "runs" ? null : shown === "run"
       ? html`<${Commands} />`
       : html`<${List} key=${of} path=${path} columns=${of === "groups" ? GROUPS : READERS}
           caption=${of === "groups" ? "Groups" : "Readers"} sorted=${of === "groups" ? null : "lag"}

@@ -4,7 +4,7 @@
 
 import { get, put } from "../core/api.js";
 import { useData } from "../core/data.js";
-import { html, useState } from "../core/html.js";
+import { html, useEffect, useState } from "../core/html.js";
 import { href, setQuery } from "../core/route.js";
 import { reasonNot, useUser } from "../core/session.js";
 import { Button } from "../parts/button.js";
@@ -36,6 +36,41 @@ const COLUMNS = [
   { name: "limits", title: "Limits", cell: (user) => limits(user.limits) },
 ];
 
+/** Virtual hosts by the users who may enter them; null where they are too many to be asked for. */
+function useEntered(version) {
+  const { data, reload } = useData(["permissions"], {
+    page: 1, page_size: PERMISSIONS_MAX, columns: "user,vhost",
+  });
+  useEffect(() => {
+    reload();
+  }, [version]);
+  if (!data || data.page_count > 1) {
+    return null;
+  }
+  const found = new Map();
+  for (const { user, vhost } of data.items) {
+    found.set(user, [...(found.get(user) ?? []), vhost]);
+  }
+  return found;
+}
+
+/** The column with them. */
+function enters(entered) {
+  return {
+    name: "vhosts",
+    title: "May enter",
+    wide: true,
+    cell: ({ name }) => {
+      const vhosts = entered.get(name) ?? [];
+      return vhosts.length
+        ? vhosts.map((vhost, at) => html`${at > 0 && ", "}<a class="name" key=${vhost}
+            href=${href(["vhosts", vhost])}>${vhost}</a>`)
+        : html`<span class="state warn">no virtual host</span>`;
+    },
+  };
+}
+
+const PERMISSIONS_MAX = 500;
 const KINDS = [
   { id: "all", title: "All users" },
   { id: "without", title: "Without permissions" },
@@ -58,6 +93,9 @@ export default function Users({ query }) {
   const [version, setVersion] = useState(0);
   const outcome = useOutcome();
   const kind = query.kind === "without" ? "without" : "all";
+  const entered = useEntered(version);
+  const columns = entered === null
+    ? COLUMNS : [...COLUMNS.slice(0, 2), enters(entered), ...COLUMNS.slice(2)];
   const path = kind === "without" ? ["users", "without-permissions"] : ["users"];
   const added = async (name, granted) => {
     setVersion((before) => before + 1);
@@ -76,7 +114,7 @@ export default function Users({ query }) {
     ${outcome.shown}
     <${Tabs} tabs=${KINDS} current=${kind} label="Which users"
       onPick=${(id) => setQuery({ kind: id === "all" ? null : id, page: null })} />
-    <${List} path=${path} columns=${COLUMNS} rowKey=${(row) => row.name} caption="Users"
+    <${List} path=${path} columns=${columns} rowKey=${(row) => row.name} caption="Users"
       sorted="name" version=${version}
       empty=${html`<${Empty} title=${kind === "all" ? "No users" : "Every user has permissions"}
         >${kind === "all" && add}<//>`} />

@@ -4,6 +4,7 @@ import { objectIn } from "../core/arguments.js";
 import { post } from "../core/api.js";
 import { addBinding } from "../core/commands.js";
 import { html, useState } from "../core/html.js";
+import { useReasonNotTo } from "../core/session.js";
 import { exchangeSegment } from "./bindings.js";
 import { Field, Form } from "./form.js";
 import { Same } from "./page.js";
@@ -56,8 +57,12 @@ export function BindForm({ vhost, source, destination, kind, onDone }) {
   } catch {
     // Shown when the form is sent.
   }
+  const mayNotRead = useReasonNotTo("read", vhost, source ?? from);
+  const mayNotWrite = useReasonNotTo("write", vhost, destination ?? to);
+  // An end that is still to be typed is no reason yet.
+  const why = ((source ?? from) && mayNotRead) || ((destination ?? to) && mayNotWrite) || "";
   const ready = Boolean((source ?? from) && (destination ?? to));
-  return html`<${Form} submit="Bind" onSubmit=${bind} disabled=${!ready}>
+  return html`<${Form} submit="Bind" onSubmit=${bind} why=${why} disabled=${!ready}>
       <div class="form-row">
         ${source === undefined &&
         html`<${Field} label="From the exchange" name="source" value=${from} onInput=${setFrom}

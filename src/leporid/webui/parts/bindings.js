@@ -4,7 +4,9 @@
 
 import { remove } from "../core/api.js";
 import { html, useState } from "../core/html.js";
+import { reasonNotTo } from "../core/rights.js";
 import { href } from "../core/route.js";
+import { useUser } from "../core/session.js";
 import { Button } from "./button.js";
 import { Confirm } from "./confirm.js";
 import { Empty } from "./empty.js";
@@ -51,6 +53,12 @@ export function Arguments({ values }) {
  */
 export function BindingTable({ bindings, shows, onChange, empty, caption = "Bindings" }) {
   const [leaving, setLeaving] = useState(null);
+  const user = useUser();
+  const whyNot = (row) =>
+    row.source === ""
+      ? "Each queue is bound to the default exchange by its name."
+      : reasonNotTo(user, "read", row.vhost, row.source) ||
+        reasonNotTo(user, "write", row.vhost, row.destination);
   const columns = [
     shows === "source"
       ? {
@@ -83,8 +91,7 @@ export function BindingTable({ bindings, shows, onChange, empty, caption = "Bind
       align: "right",
       cell: (row) =>
         html`<${Button} kind="quiet"
-          why=${row.source === "" ? "Each queue is bound to the default exchange by its name." : ""}
-          onClick=${() => setLeaving(row)}>Unbind<//>`,
+          why=${whyNot(row)} onClick=${() => setLeaving(row)}>Unbind<//>`,
     },
   ];
   const key = (row) =>

@@ -5,6 +5,7 @@ import { put } from "../core/api.js";
 import { addExchange } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { html, useEffect, useState } from "../core/html.js";
+import { useReasonNotTo } from "../core/session.js";
 import { Dialog } from "./dialog.js";
 import { Field, Form } from "./form.js";
 import { Same } from "./page.js";
@@ -60,6 +61,8 @@ export function DeclareExchange({ open, vhost, onClose, onDone }) {
     setState(NEW);
     setPlace(vhost ?? "");
   }, [open, vhost]);
+  const mayNot = useReasonNotTo("configure", place, state.name);
+  const why = place && state.name ? mayNot : "";
   const set = (name) => (value) => setState((before) => ({ ...before, [name]: value }));
   const setting = (name) => (value) =>
     setState((before) => ({ ...before, settings: { ...before.settings, [name]: value } }));
@@ -76,7 +79,8 @@ export function DeclareExchange({ open, vhost, onClose, onDone }) {
     // Shown when the form is sent.
   }
   return html`<${Dialog} open=${open} title="Declare an exchange" onClose=${onClose} wide=${true}>
-    <${Form} submit="Declare" onSubmit=${declare} onCancel=${onClose} disabled=${!state.name}>
+    <${Form} submit="Declare" onSubmit=${declare} onCancel=${onClose} why=${why}
+      disabled=${!state.name}>
       <div class="form-row">
         <${Field} label="Name" name="name" value=${state.name} onInput=${set("name")}
           required=${true} autocomplete="off" spellcheck=${false} />

@@ -4,6 +4,7 @@ import { argumentValue, objectIn } from "../core/arguments.js";
 import { put } from "../core/api.js";
 import { addQueue } from "../core/commands.js";
 import { html, useEffect, useState } from "../core/html.js";
+import { useReasonNotTo } from "../core/session.js";
 import { Dialog } from "./dialog.js";
 import { Field, Form } from "./form.js";
 import { Same } from "./page.js";
@@ -78,6 +79,8 @@ export function DeclareQueue({ open, vhost, onClose, onDone, type = "classic" })
     setState({ ...NEW, type });
     setPlace(vhost ?? "");
   }, [open, vhost, type]);
+  const mayNot = useReasonNotTo("configure", place, state.name);
+  const why = place && state.name ? mayNot : "";
   const set = (name) => (value) => setState((before) => ({ ...before, [name]: value }));
   const setting = (name) => (value) =>
     setState((before) => ({ ...before, settings: { ...before.settings, [name]: value } }));
@@ -87,7 +90,8 @@ export function DeclareQueue({ open, vhost, onClose, onDone, type = "classic" })
   };
   const call = open && state.name ? callOf(state, place) : null;
   return html`<${Dialog} open=${open} title="Declare a queue" onClose=${onClose} wide=${true}>
-    <${Form} submit="Declare" onSubmit=${declare} onCancel=${onClose} disabled=${!state.name}>
+    <${Form} submit="Declare" onSubmit=${declare} onCancel=${onClose} why=${why}
+      disabled=${!state.name}>
       <div class="form-row">
         <${Field} label="Name" name="name" value=${state.name} onInput=${set("name")}
           required=${true} autocomplete="off" spellcheck=${false} />

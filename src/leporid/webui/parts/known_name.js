@@ -10,11 +10,12 @@ const LISTED_MAX = 500;
 /**
  * @param {object} props as of Field, and
  * @param {string[]} props.path the list of the API whose names are offered.
+ * @param {object} [props.query] more parameters of that list.
  * @param {string} [props.none] what the choice of nothing is called.
  */
-export function KnownName({ path, value, none = "choose …", ...rest }) {
+export function KnownName({ path, query = {}, value, none = "choose …", ...rest }) {
   const { data } = useData(path, {
-    columns: "name", page: 1, page_size: LISTED_MAX, sort: "name",
+    ...query, columns: "name", page: 1, page_size: LISTED_MAX, sort: "name",
   });
   const names = (data?.items ?? []).map((each) => each.name);
   if (data?.page_count > 1) {

@@ -30,7 +30,8 @@ const TYPING_MS = 250;
  * @param {boolean} [props.reverse] the order of that.
  * @param {{name: string, title: string, options: {value: string, label: string,
  *   where?: string}[]}[]} [props.filters] what the list can be narrowed to beside names;
- *   `where` is the condition of the API, `NAME=VALUE` unless given.
+ *   `where` is the condition of the API, `NAME=VALUE` unless given. With `own: true` NAME is a
+ *   parameter of the route itself.
  * @param {any} [props.tools] more controls beside the search field.
  * @param {number} [props.version] asks again when it changes.
  */
@@ -59,6 +60,7 @@ export function List({
     name: state.name || undefined,
     use_regex: state.regex && state.name ? "true" : undefined,
     ...query,
+    ...state.own,
     where: [...(query.where ?? []), ...state.where],
   };
   const { data, error, loading, reload } = useData(path, question, { every });
@@ -78,7 +80,7 @@ export function List({
 
   const rows = data?.items ?? [];
   const none = data !== null && rows.length === 0;
-  const untouched = !state.name && !state.where.length && Number(state.page) === 1;
+  const untouched = !state.name && !state.chosen.size && Number(state.page) === 1;
   return html`<section class="list-box" aria-busy=${loading ? "true" : "false"}>
     ${(filterable || filters.length > 0 || tools) &&
     html`<div class="list-head">
@@ -144,9 +146,15 @@ function useListState(prefix, sorted, reverse, filters) {
       return option ? [[each.name, option]] : [];
     }),
   );
+  const isOwn = (name) => filters.some((each) => each.name === name && each.own);
   return {
     chosen,
-    where: [...chosen].map(([name, { value, where }]) => where ?? `${name}=${value}`),
+    where: [...chosen].filter(([name]) => !isOwn(name)).map(
+      ([name, { value, where }]) => where ?? `${name}=${value}`,
+    ),
+    own: Object.fromEntries(
+      [...chosen].filter(([name]) => isOwn(name)).map(([name, { value }]) => [name, value]),
+    ),
     page: /^[1-9]\d{0,8}$/.test(own("page") ?? "") ? own("page") : "1",
     size: SIZES.includes(own("size")) ? own("size") : SIZE,
     name: own("name") ?? "",

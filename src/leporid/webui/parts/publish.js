@@ -4,6 +4,7 @@ import { objectIn } from "../core/arguments.js";
 import { post } from "../core/api.js";
 import { publish } from "../core/commands.js";
 import { html, useState } from "../core/html.js";
+import { useReasonNotTo } from "../core/session.js";
 import { Field, Form } from "./form.js";
 import { Notice } from "./notice.js";
 import { Same } from "./page.js";
@@ -58,6 +59,7 @@ export function PublishForm({ vhost, exchange, queue, onDone }) {
   const set = (name) => (value) => setState((before) => ({ ...before, [name]: value }));
   const property = (name) => (value) =>
     setState((before) => ({ ...before, properties: { ...before.properties, [name]: value } }));
+  const why = useReasonNotTo("write", vhost, exchange);
   const path = ["exchanges", vhost, exchange, "publish"];
   const bodyOf = () => ({
     routing_key: queue ?? state.key,
@@ -77,7 +79,7 @@ export function PublishForm({ vhost, exchange, queue, onDone }) {
   } catch {
     // Shown when the form is sent.
   }
-  return html`<${Form} submit="Publish" onSubmit=${send}>
+  return html`<${Form} submit="Publish" onSubmit=${send} why=${why}>
       ${!queue &&
       html`<${Field} label="Routing key" name="routing_key" value=${state.key}
         onInput=${set("key")} autocomplete="off" spellcheck=${false} />`}

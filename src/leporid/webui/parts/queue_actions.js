@@ -7,6 +7,7 @@ import { put, remove } from "../core/api.js";
 import { counted } from "../core/format.js";
 import { html, useState } from "../core/html.js";
 import { go } from "../core/route.js";
+import { useReasonNotTo } from "../core/session.js";
 import { Button } from "./button.js";
 import { Confirm } from "./confirm.js";
 import { Notice } from "./notice.js";
@@ -21,6 +22,8 @@ export function QueueActions({ queue, stream, reload }) {
   const [asked, setAsked] = useState(null);
   const [error, setError] = useState(null);
   const { vhost, name } = queue;
+  const mayNotConfigure = useReasonNotTo("configure", vhost, name);
+  const mayNotRead = useReasonNotTo("read", vhost, name);
   const paused = queue.state === "paused";
   const pause = async () => {
     setError(null);
@@ -48,12 +51,13 @@ export function QueueActions({ queue, stream, reload }) {
       "readers will be gone.";
   return html`${error &&
     html`<${Notice} kind="bad" onClose=${() => setError(null)}>${error.message}<//>`}
-    <${Button} onClick=${pause}
+    <${Button} onClick=${pause} why=${mayNotConfigure}
       title=${paused ? "" : "A paused queue takes messages and gives none."}
       >${paused ? "Resume" : "Pause"}<//>
     ${stream === undefined &&
-    html`<${Button} kind="danger" onClick=${() => setAsked("purge")}>Purge<//>`}
-    <${Button} kind="danger" onClick=${() => setAsked("delete")}>Delete<//>
+    html`<${Button} kind="danger" why=${mayNotRead} onClick=${() => setAsked("purge")}
+      >Purge<//>`}
+    <${Button} kind="danger" why=${mayNotConfigure} onClick=${() => setAsked("delete")}>Delete<//>
     <${Confirm} open=${asked === "purge"} title="Purge this queue" yes="Purge" danger=${true}
       typed=${name} onYes=${purge} onClose=${close}
       what=${`What is ready will be gone: ${counted(queue.messages_ready, "message")}.

@@ -7,9 +7,10 @@ import { moment } from "../core/format.js";
 import { html, useEffect, useRef, useState } from "../core/html.js";
 import { useLost } from "../core/live.js";
 import { href, setQuery, useRoute } from "../core/route.js";
-import { logout, may } from "../core/session.js";
+import { logout, may, useFreshRights } from "../core/session.js";
 import { setTheme, theme } from "../core/theme.js";
 import { chooseVhost, useVhost } from "../core/vhost.js";
+import { useVisible } from "../core/visible.js";
 import { Notice } from "./notice.js";
 import { Search } from "./search.js";
 
@@ -151,6 +152,7 @@ export function Shell({ groups, user, children }) {
   const { parts, query } = useRoute();
   const vhost = useVhost();
   const [open, setOpen] = useState(false);
+  useFreshRights(useVisible());
   const place = parts.join("/");
   const first = useRef(true);
   useEffect(() => {

@@ -3,6 +3,7 @@
 import { post } from "../core/api.js";
 import { count, counted } from "../core/format.js";
 import { html, useState } from "../core/html.js";
+import { useReasonNotTo } from "../core/session.js";
 import { Field, Form } from "./form.js";
 import { MessageList } from "./message_list.js";
 import { Notice } from "./notice.js";
@@ -30,6 +31,7 @@ export function GetForm({ vhost, name, paused, onDone }) {
     setFound(await post(path, body));
     onDone?.();
   };
+  const why = useReasonNotTo("read", vhost, name);
   const removes = mode !== MODES[0].value;
   return html`<div class="stack">
     <p class="soft">
@@ -37,7 +39,7 @@ export function GetForm({ vhost, name, paused, onDone }) {
       Looking through a queue without touching it is what "Browse" is for.
     </p>
     <${Form} submit=${removes ? "Take them out" : "Get"} kind=${removes ? "danger" : "main"}
-      inline=${true} onSubmit=${take}>
+      inline=${true} why=${why} onSubmit=${take}>
       <${Field} label="Messages" name="count" type="number" min="1" max="1000" value=${number}
         onInput=${setNumber} />
       <${Field} label="and then" name="ackmode" type="select" options=${MODES} value=${mode}
@@ -55,6 +57,7 @@ export function GetForm({ vhost, name, paused, onDone }) {
 
 /** Moves messages to another queue, or to an exchange. */
 export function MoveForm({ vhost, name, ready, onDone }) {
+  const why = useReasonNotTo("read", vhost, name);
   const [target, setTarget] = useState("queue");
   const [to, setTo] = useState("");
   const [key, setKey] = useState("");
@@ -76,7 +79,7 @@ export function MoveForm({ vhost, name, ready, onDone }) {
       Each message leaves this queue when the broker has it at its new place. What no queue takes
       stays here. Ready now: ${counted(ready, "message")}.
     </p>
-    <${Form} submit="Move" onSubmit=${move} disabled=${!to && toQueue}>
+    <${Form} submit="Move" onSubmit=${move} why=${why} disabled=${!to && toQueue}>
       <div class="form-row">
         <${Field} label="To" name="target" type="select" value=${target} onInput=${setTarget}
           options=${TARGETS} />

@@ -97,8 +97,8 @@ function Editor({ row, of, onClose, onDone }) {
     <${Form} onSubmit=${save} submit="Set topic permission" onCancel=${close}>
       <${KnownName} path=${[`${fixed}s`]} name=${fixed} required value=${given[fixed]}
         label=${fixed === "vhost" ? "Virtual host" : "User"} onInput=${set(fixed)} />
-      <${Field} label="Exchange" name="exchange" value=${given.exchange} required
-        onInput=${set("exchange")} />
+      <${KnownName} path=${["exchanges", given.vhost]} query=${{ where: "type=topic" }} required
+        label="Exchange" name="exchange" value=${given.exchange} onInput=${set("exchange")} />
       <${Field} label="Publish with keys" name="write" value=${given.write}
         onInput=${set("write")} spellcheck=${false}
         hint=${html`A pattern; <code>{username}</code> and <code>{vhost}</code> stand for the

@@ -1,0 +1,82 @@
+/* Who has changed what over HTTP, and what became of it, the newest first.
+
+   Must not know what an act does: a path and a status say it. */
+
+import { age, moment } from "../core/format.js";
+import { html } from "../core/html.js";
+import { href, setQuery } from "../core/route.js";
+import { useVhost } from "../core/vhost.js";
+import { Empty } from "../parts/empty.js";
+import { List } from "../parts/list.js";
+import { Page, quoted } from "../parts/page.js";
+
+const KINDS = { done: "good", refused: "warn", failed: "bad" };
+
+const COLUMNS = [
+  {
+    name: "at_ms",
+    title: "When",
+    cell: (row) => html`<span class="moment" title=${age(Date.now() - row.at_ms)}
+      >${moment(row.at_ms)}</span>`,
+  },
+  {
+    name: "user",
+    title: "User",
+    cell: (row) =>
+      row.user === null
+        ? html`<span class="soft" title="The login was refused, or there was none.">nobody</span>`
+        : html`<a class="name" href=${href(["users", row.user])}>${row.user}</a>`,
+  },
+  {
+    name: "path",
+    title: "Did",
+    cell: (row) => html`<code>${row.method}</code> <code class="name">${plain(row.path)}</code>`,
+  },
+  {
+    name: "outcome",
+    title: "Outcome",
+    cell: (row) => html`<span class=${`state ${KINDS[row.outcome] ?? ""}`}
+      title=${`HTTP ${row.status}`}>${row.outcome}</span>`,
+  },
+  { name: "reason", title: "Why", wide: true, cell: (row) => html`<span class="name"
+    >${row.reason}</span>` },
+  { name: "address", title: "From", wide: true, cell: (row) => html`<span class="name"
+    >${row.address}</span>` },
+];
+
+const FILTERS = [
+  {
+    name: "outcome",
+    title: "Outcome",
+    own: true,
+    options: Object.keys(KINDS).map((value) => ({ value, label: value })),
+  },
+];
+
+/** The path as names are read; what is no UTF-8 stays encoded. */
+function plain(path) {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+}
+
+/** The page #/audit; `?user=NAME` is about one user. */
+export default function Audit({ query }) {
+  const vhost = useVhost();
+  const asked = { user: query.user || undefined, vhost: vhost ?? undefined };
+  return html`<${Page} title="Audit" http=${{ path: ["audit"], query: asked }}
+    cli=${["leporid audit list", query.user && `--of ${quoted(query.user)}`]
+      .filter(Boolean).join(" ")}>
+    <p class="soft">What was changed over HTTP, by this page, by commands and by programs, and what
+      was refused. The newest are in memory; the log of the broker has all of them.</p>
+    ${query.user && html`<p>Of user <strong class="name">${query.user}</strong>.
+      ${" "}<button type="button" class="button quiet"
+        onClick=${() => setQuery({ user: null, page: null })}>Show all users</button></p>`}
+    <${List} path=${["audit"]} query=${asked} columns=${COLUMNS} filters=${FILTERS}
+      caption="Audit" rowKey=${(row) => row.id}
+      empty=${html`<${Empty} title="Nothing yet">
+        Nobody has changed anything${vhost !== null && " there"} since the broker started.<//>`} />
+  <//>`;
+}

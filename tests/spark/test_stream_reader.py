@@ -273,14 +273,18 @@ def test_a_spark_that_does_not_say_where_a_query_stands_is_answered_all_the_same
     assert [repr(piece) for piece in reader.partitions(first, end)] == [
         "partition 0 of stream 'orders': [100, 107)"
     ]
+    # The broker is asked for what is beyond the batch, so that it waits for more.
     assert reader.latestOffset() == end
+    assert "beyond=0%3A107%2C1%3A300" in orders.calls[-1][2]
 
 
 def test_a_checkpoint_is_named_by_an_empty_range_before_anything_else(orders, make, caplog):
     stood = make(startingOffsets="earliest").initialOffset()
     reader = make(startingOffsets="latest", maxOffsetsPerTrigger="5", minOffsetsPerTrigger="2")
     assert list(reader.partitions(stood, stood)) == []
-    assert at(reader.latestOffset()) == [100, 300]
+    end = reader.latestOffset()
+    assert at(end) == [100, 300]
+    assert [len(piece.value) for piece in reader.partitions(stood, end)] == [100, 300]
     reader.latestOffset()
     (warning,) = [record.getMessage() for record in caplog.records]
     assert "options maxOffsetsPerTrigger and minOffsetsPerTrigger are ignored: PySpark" in warning

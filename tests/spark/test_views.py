@@ -4,7 +4,7 @@ pytest.importorskip("pyspark")
 
 from leporid.spark.errors import OptionError
 from leporid.spark.pipelines.archive import archive
-from leporid.spark.views import view
+from leporid.spark.views import table_function, view
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -25,6 +25,19 @@ def test_sql_sees_a_stream_as_it_is_and_with_its_archive(spark_session, broker, 
     view(spark_session, "everything", "orders", archive=tmp_path / "a", options=options)
     found = spark_session.sql("select count(*), sum(value.id) from everything").collect()
     assert found == [(3, 10)]
+
+
+def test_a_function_reads_a_stream_in_one_statement(spark_session, broker):
+    broker.make("orders", partitions=2)
+    broker.append("orders", 3, partition=0, headers_json=[f'{{"n": {at}}}' for at in range(3)])
+    broker.append("orders", 2, partition=1)
+    table_function(spark_session, options={"url": broker.url})
+    counted = "select count(*), max(`offset`), min(stream) from leporid_table({})"
+    assert spark_session.sql(counted.format("'orders'")).collect() == [(5, 2, "orders")]
+    broker.append("orders", 1, partition=1)
+    assert spark_session.sql(counted.format("'orders', 'n >= 1'")).collect() == [(2, 2, "orders")]
+    with pytest.raises(Exception, match="no stream 'ordres' in vhost"):
+        spark_session.sql(counted.format("'ordres'")).collect()
 
 
 def test_an_archive_has_a_schema_of_its_own(tmp_path):

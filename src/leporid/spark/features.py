@@ -14,7 +14,7 @@ import importlib
 import importlib.util
 from typing import Any
 
-import pyspark
+import pyspark.sql.functions
 
 VERSION: str = pyspark.__version__
 
@@ -53,6 +53,9 @@ WriterCommitMessage = _class("WriterCommitMessage")
 HAS_PUSH_DOWN = hasattr(DataSourceReader, "pushFilters")
 HAS_STREAM_ARROW_WRITER = hasattr(api, "DataSourceStreamArrowWriter")
 DataSourceStreamWriter = _class("DataSourceStreamArrowWriter", "DataSourceStreamWriter")
+
+# Since 4.1, too: functions in SQL give Arrow batches.
+HAS_ARROW_FUNCTIONS = hasattr(pyspark.sql.functions, "arrow_udtf")
 
 # Since 4.2: Spark tells a source where a batch starts and takes a limit from it.
 HAS_LIMITS = limits is not None

@@ -31,11 +31,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from leporid.spark.errors import OptionError
-from leporid.spark.schema import QUEUE_READABLE, READABLE, default_schema
 from leporid.spark.source import DefaultSource
 
 if TYPE_CHECKING:
@@ -240,18 +238,9 @@ def _write(path: Path, text: str) -> None:
 def _source(
     options: dict[str, object], columns: Iterable[str] | None
 ) -> tuple[DefaultSource, StructType]:
-    """Make the data source and the schema to read; the broker is asked whether it is there."""
+    """Make the data source and the schema to read."""
     source = DefaultSource({name: _text(value) for name, value in options.items()})
-    source.schema()
-    queue = "queue" in source.values
-    wanted = default_schema(headers_json=source.values.get("headersJson", False), queue=queue)
-    if columns is not None:
-        known = QUEUE_READABLE if queue else READABLE
-        # What is unknown is refused where the reader is made.
-        wanted = pa.schema(
-            [known.field(name) if name in known.names else (name, pa.null()) for name in columns]
-        )
-    return source, from_arrow_schema(wanted)
+    return source, source.struct(columns)
 
 
 def _text(value: object) -> str:

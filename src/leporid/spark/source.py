@@ -6,9 +6,11 @@ Responsible for checking options and schemas, and for choosing the class that do
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegralType, StructType
 
 from leporid.spark import features
@@ -67,13 +69,33 @@ class DefaultSource(DataSource):
     @sentence_alone
     def schema(self) -> str:
         """Return the columns; called at load(), if the user names none."""
+        return ddl(self._columns())
+
+    def struct(self, columns: Iterable[str] | None = None) -> StructType:
+        """Return the columns in Spark's types, where Spark does not do that: it needs no session.
+
+        Args:
+            columns: only these; those of `schema`, if None. What is unknown the reader refuses.
+        """
+        wanted = self._columns()
+        if columns is not None:
+            known = QUEUE_READABLE if "queue" in self.values else READABLE
+            wanted = pa.schema(
+                known.field(name) if name in known.names else pa.field(name, pa.null())
+                for name in columns
+            )
+        return from_arrow_schema(wanted)
+
+    def _columns(self) -> pa.Schema:
+        """Return the columns when none are named; asks the broker whether they can be read."""
+        client = client_for(said.connection(self.values))
         if "queue" in self.values:
             queue = said.queue_reading(self.values)
-            client_for(said.connection(self.values)).check_queue(queue.queue)
-            return ddl(default_schema(headers_json=queue.headers_json, queue=True))
+            client.check_queue(queue.queue)
+            return default_schema(headers_json=queue.headers_json, queue=True)
         reading = said.reading(self.values)
-        Survey(client_for(said.connection(self.values)), reading).check()
-        return ddl(default_schema(headers_json=reading.headers_json))
+        Survey(client, reading).check()
+        return default_schema(headers_json=reading.headers_json)
 
     @sentence_alone
     def reader(self, schema: StructType) -> Reader | QueueReader:

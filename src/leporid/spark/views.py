@@ -1,20 +1,28 @@
-"""Streams as temporary views, for SQL.
+"""Streams in SQL: as temporary views, and by a table-valued function.
 
-Spark takes no catalog and no table-valued function that reads a source in Python, so a view is made
-by a call. Its end is that of the stream when it was first queried, or with an archive when it was
-made, so that asking it twice gives the same; made again, it has what came since.
+Spark takes no catalog that is written in Python, so a view is made by a call. Its end is that of
+the stream when it was first queried, or with an archive when it was made, so that asking it twice
+gives the same; made again, it has what came since. The function reads what there is at each call.
+Spark gives a function in Python one task and tells it of no predicate, so a view is the way to a
+large stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+from pyspark.sql import functions
+
 from leporid.spark.errors import OptionError
+from leporid.spark.features import HAS_ARROW_FUNCTIONS, VERSION
 from leporid.spark.pipelines.decoding import decode
 from leporid.spark.pipelines.files import REASON
 from leporid.spark.pipelines.table import BAD_REASON, table
+from leporid.spark.schema import ddl, default_schema
+from leporid.spark.source import DefaultSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,3 +62,39 @@ def view(
             df = decode(df, schema).withColumnRenamed(REASON, BAD_REASON)
     df.createOrReplaceTempView(name)
     return df
+
+
+def table_function(
+    spark: SparkSession, name: str = "leporid_table", *, options: Mapping[str, str] | None = None
+) -> None:
+    """Register a function for SQL: `leporid_table('orders')`, or with a filter as its second.
+
+    Args:
+        spark: the session.
+        name: of the function.
+        options: of the data source, for all calls: how to reach the broker, ….
+
+    Raises:
+        OptionError: this PySpark has no functions that give Arrow batches.
+    """
+    if not HAS_ARROW_FUNCTIONS:
+        raise OptionError(
+            f"PySpark {VERSION} has no table-valued functions over Arrow batches, 4.1 does: "
+            f"make a view"
+        )
+    given = dict(options or {})
+
+    class Table:
+        def eval(
+            self, stream: pa.Array, selector: pa.Array | None = None
+        ) -> Iterator[pa.RecordBatch]:
+            named = {"stream": stream[0].as_py()}
+            if selector is not None:
+                named["filter"] = selector[0].as_py()
+            source = DefaultSource({**given, **named})
+            reader = source.reader(source.struct())
+            for part in reader.partitions():
+                yield from reader.read(part)
+
+    columns = ddl(default_schema())
+    spark.udtf.register(name, functions.arrow_udtf(Table, returnType=columns))

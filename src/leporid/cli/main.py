@@ -55,6 +55,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Command, ...]], ...]] = (
             Command("streams", "streams", _NOUNS + "streams:STREAMS"),
             Command("readers", "named readers of streams", _NOUNS + "streams:READERS"),
             Command("groups", "groups of readers", _NOUNS + "streams:GROUPS"),
+            Command("pipelines", "runs that pipelines reported", _NOUNS + "pipelines:NOUN"),
             Command("delays", "delayed messages, and ladders of delays", _NOUNS + "delays:NOUN"),
             Command("deadletters", "why messages died", _NOUNS + "deadletters:NOUN"),
             Command(

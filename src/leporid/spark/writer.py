@@ -213,6 +213,7 @@ class StreamWriter(DataSourceStreamWriter):
     def __init__(self, job: Job) -> None:
         self.job = job
 
+    @sentence_alone
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Publish a task's rows under the query's identity.
 

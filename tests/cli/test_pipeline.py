@@ -14,6 +14,7 @@ def parsed(*arguments):
 
 NEEDED = {
     "archive": ["--stream", "s", "--to", "a"],
+    "compact": ["--archive", "a"],
     "traffic": ["--stream", "s", "--to", "a"],
     "replay": ["--stream", "s", "--state", "f"],
     "redrive": ["--stream", "s", "--state", "f"],
@@ -79,6 +80,10 @@ def test_a_dry_run_says_what_would_be_done_without_spark(tmp_path, capsys):
         ({"--stream": "order"}, "there is no stream 'order'; did you mean \"orders\""),
         ({"--conf": "a"}, "'a' is not KEY=VALUE"),
         ({"--start": "yesterday"}, "option start = 'yesterday'"),
+        ({"--to": "hdfs://lake/a"}, "not at hdfs://"),
+        ({"--partition-by": "dat"}, "cannot be partitioned by 'dat'"),
+        ({"--catalog": "c"}, "catalogs are for Iceberg"),
+        ({"--filter": "a ="}, "option filter"),
     ],
 )
 def test_what_is_wrong_without_spark_is_told_before_it_starts(

@@ -81,7 +81,7 @@ ARCHIVE = '[pipelines.a]\npipeline = "archive"\nstream = "s"\nto = "t"\n'
         ("[pipeline.a]", 'unknown pipeline; did you mean "pipelines"'),
         ("[spark]\nmaster = 1\n" + ARCHIVE, r"\[spark\]: master = 1: must be a text"),
         ("[run]\nfolder = 'x'\n" + ARCHIVE, r"\[run\]: unknown folder"),
-        ("[pipelines.a]", r"\[pipelines.a\]: pipeline must be one of archive, traffic"),
+        ("[pipelines.a]", r"\[pipelines.a\]: pipeline must be one of archive, compact"),
         ('[pipelines.a]\npipeline = "arcive"', 'did you mean "archive"'),
         ('[pipelines."a/b"]\npipeline = "archive"', "letters, digits, dots, - and _ only"),
         (ARCHIVE + "fresh = 1", r"\[pipelines.a\]: unknown option fresh"),

@@ -70,13 +70,19 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 def _add_stream(parser: argparse.ArgumentParser, *, archive: bool = True) -> None:
     parser.add_argument("--stream", required=True, help="the stream")
     if archive:
-        parser.add_argument("--archive", type=Path, metavar="DIR", help="the stream's archive")
+        parser.add_argument("--archive", metavar="PLACE", help="the stream's archive")
 
 
 def _add_archive(parser: argparse.ArgumentParser) -> None:
-    _add_stream(parser, archive=False)
+    streams = parser.add_mutually_exclusive_group(required=True)
+    streams.add_argument("--stream", help="the stream")
+    streams.add_argument("--streams", metavar="A,B", help="several, each with a table of its own")
+    streams.add_argument("--stream-pattern", metavar="REGEX", help="all whose whole name matches")
     parser.add_argument(
-        "--to", required=True, type=Path, metavar="DIR", help="the archive's folder"
+        "--to",
+        required=True,
+        metavar="PLACE",
+        help="the archive's folder, or s3://BUCKET/PREFIX; with several, {stream} is the name",
     )
     parser.add_argument("--format", default="delta", help="delta (default), iceberg")
     parser.add_argument("--start", default="earliest", help="earliest (default), latest, a time")
@@ -86,7 +92,25 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--freshness", type=float, default=10.0, metavar="SECONDS", help="how late at most (10)"
     )
+    parser.add_argument("--filter", metavar="EXPRESSION", help="only the records it lets through")
+    parser.add_argument("--filter-dialect", metavar="NAME", help="sql (default), …")
+    parser.add_argument("--filter-tags", metavar="A,B", help="only records with one of these tags")
+    parser.add_argument("--routing-key-pattern", metavar="PATTERN", help="only such keys: a.*.#")
+    parser.add_argument(
+        "--partition-by",
+        metavar="A,B",
+        help="date (default), hour, partition, exchange, routing_key, value.FIELD",
+    )
+    parser.add_argument("--catalog", metavar="NAME", help="of PyIceberg's configuration")
+    parser.add_argument("--table", metavar="NAMESPACE.NAME", help="the table in that catalog")
+    parser.add_argument(
+        "--catalog-option", action="append", default=[], metavar="KEY=VALUE", help="of PyIceberg's"
+    )
     parser.add_argument("--commit-rows", type=int, default=2_000_000, metavar="N")
+    parser.add_argument(
+        "--compact-every", type=int, default=32, metavar="N", help="new files (32); 0 is never"
+    )
+    _add_keep(parser)
     parser.add_argument("--tasks", type=int, metavar="N", help="tasks of a commit, at least")
     parser.add_argument(
         "--reader-name",
@@ -99,12 +123,33 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_keep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--keep",
+        type=float,
+        metavar="HOURS",
+        help="merged files and old versions stay so long (Delta 168, Iceberg 1)",
+    )
+
+
 def _archive(options: argparse.Namespace) -> Any:
     from leporid.spark.pipelines.archive import Archive, Plan
+    from leporid.spark.pipelines.archives import Archives, reading_of
     from leporid.spark.pipelines.origin import Origin
     from leporid.spark.pipelines.reports import reader_name
 
-    origin = Origin(options.stream, broker(options), not options.allow_loss)
+    select = {
+        "filter": options.filter,
+        "filterDialect": options.filter_dialect,
+        "filterTags": options.filter_tags,
+        "routingKeyPattern": options.routing_key_pattern,
+    }
+    origin = Origin(
+        options.stream or "",
+        broker(options),
+        not options.allow_loss,
+        {name: value for name, value in select.items() if value is not None},
+    )
     reader = options.reader_name
     if reader is None and options.run_name:
         reader = reader_name(origin.client.to.user, options.run_name)
@@ -117,8 +162,47 @@ def _archive(options: argparse.Namespace) -> Any:
         commit_rows=options.commit_rows,
         tasks=options.tasks,
         reader_name=reader,
+        compact_files=options.compact_every,
+        keep_seconds=None if options.keep is None else options.keep * 3600,
+        layout=_layout(options),
     )
-    return Archive(None, origin, plan)
+    if options.stream is not None:
+        return Archive(None, origin, plan)
+    return Archives(None, origin, plan, reading_of(options.streams, options.stream_pattern))
+
+
+def _layout(options: argparse.Namespace) -> Any:
+    """Return how a table is to be laid out; None if nothing was said."""
+    from leporid.spark.pipelines.store import Layout
+
+    given = (options.partition_by, options.catalog, options.table, options.catalog_option)
+    if not any(given):
+        return None
+    names = (options.partition_by or "date").split(",")
+    return Layout(
+        tuple(name.strip() for name in names),
+        options.catalog,
+        options.table,
+        pairs(options.catalog_option),
+    )
+
+
+def _add_compact(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--archive", required=True, metavar="PLACE", help="the archive")
+    parser.add_argument(
+        "--files", type=int, default=2, metavar="N", help="of Iceberg, if a partition has so many"
+    )
+    _add_keep(parser)
+    parser.add_argument("--interval", type=float, default=3600.0, metavar="SECONDS")
+
+
+def _compact(options: argparse.Namespace) -> Any:
+    from leporid.spark.pipelines.archive import Plan
+    from leporid.spark.pipelines.archives import Compact
+
+    keep = None if options.keep is None else options.keep * 3600
+    plan = Plan(options.archive, compact_files=options.files, keep_seconds=keep)
+    return Compact(plan, options.interval)
 
 
 def _add_traffic(parser: argparse.ArgumentParser) -> None:
@@ -256,6 +340,7 @@ Add = Callable[[argparse.ArgumentParser], None]
 
 PIPELINES: dict[str, tuple[str, Add]] = {
     "archive": ("write a stream into a table of files, each record exactly once", _add_archive),
+    "compact": ("merge an archive's small files, and remove old ones", _add_compact),
     "traffic": ("measure rates, sizes, delays, keys and sessions; make a report", _add_traffic),
     "replay": ("publish records of an archive or a stream again", _add_replay),
     "deadletters": ("say why messages died, with samples", _add_deadletters),
@@ -265,6 +350,7 @@ PIPELINES: dict[str, tuple[str, Add]] = {
 
 MAKE: dict[str, Callable[[argparse.Namespace], Any]] = {
     "archive": _archive,
+    "compact": _compact,
     "traffic": _traffic,
     "replay": _replay,
     "deadletters": _deadletters,
@@ -274,6 +360,8 @@ MAKE: dict[str, Callable[[argparse.Namespace], Any]] = {
 
 # Wanting no Spark to say what they would do, they say it at once.
 DRY_WITHOUT_SPARK = {"archive", "traffic", "deadletters"}
+# Needs none at all.
+WITHOUT_SPARK = {"compact"}
 # With `--once`, these do it without Spark if there is little to do.
 SMALL_WITHOUT_SPARK = {"deadletters", "redrive"}
 
@@ -417,6 +505,8 @@ def _how(options: argparse.Namespace, pipeline: Any) -> Any:
 
 
 def _needs_spark(options: argparse.Namespace, pipeline: Any) -> bool:
+    if options.pipeline in WITHOUT_SPARK:
+        return False
     if options.pipeline in SMALL_WITHOUT_SPARK and (options.once or options.dry_run):
         return bool(options.master or options.remote or pipeline.needs_spark())
     return not (options.dry_run and options.pipeline in DRY_WITHOUT_SPARK)

@@ -18,8 +18,7 @@ from pyspark.sql import functions
 
 from leporid.spark.errors import OptionError
 from leporid.spark.features import HAS_ARROW_FUNCTIONS, VERSION
-from leporid.spark.pipelines.decoding import decode
-from leporid.spark.pipelines.files import REASON
+from leporid.spark.pipelines.decoding import REASON, decode
 from leporid.spark.pipelines.table import BAD_REASON, table
 from leporid.spark.schema import ddl, default_schema
 from leporid.spark.source import DefaultSource

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leporid.spark.offsets import Key, Offsets, Position
-from leporid.spark.pipelines.files import DataFile, Days
+from leporid.spark.pipelines.files import DataFile, Partitions
+from leporid.spark.pipelines.places import place_of
 from leporid.spark.pipelines.store import Store
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -26,15 +27,18 @@ def files(store: Store, first: int, count: int, day: int = 0) -> list[DataFile]:
     """Write `count` rows from an offset on; return the files."""
     stamps = [NOON + timedelta(days=day, seconds=at) for at in range(first, first + count)]
     table = pa.table({"offset": range(first, first + count), "timestamp": stamps}, SCHEMA)
-    store.folder.mkdir(parents=True, exist_ok=True)
-    days = Days(store.folder)
+    store.folder.make()
+    made = Partitions(store.folder, store.layout.partition_by)
     for batch in table.to_batches():
-        days.add(batch)
-    return days.close()
+        made.add(batch)
+    return made.close()
 
 
 def committed(store: Store, **time: Any) -> list[int]:
     """Return the offsets that a reader of the table finds."""
-    paths = [path.removeprefix("file://") for path in store.state(**time)[0]]
-    found = [pq.ParquetFile(path).read(["offset"]).column(0).to_pylist() for path in paths]
+    found = []
+    for path in store.state(**time)[0]:
+        files, name = place_of(path).filesystem()
+        rows = pq.ParquetFile(files.open_input_file(name)).read(["offset"])
+        found.append(rows.column(0).to_pylist())
     return sorted(offset for each in found for offset in each)

@@ -25,13 +25,13 @@ def store(tmp_path):
 def test_delta_itself_knows_the_position(store):
     from deltalake import DeltaTable
 
-    assert DeltaTable(store.root).transaction_version("leporid:s:0:i-1") == 10
+    assert DeltaTable(str(store.root)).transaction_version("leporid:s:0:i-1") == 10
 
 
 def test_another_reader_finds_rows_and_days(store):
     from deltalake import DeltaTable
 
-    rows = DeltaTable(store.root).to_pyarrow_table()
+    rows = DeltaTable(str(store.root)).to_pyarrow_table()
     assert sorted(rows.column("offset").to_pylist()) == list(range(10))
     assert {str(day) for day in rows.column("date").to_pylist()} == {"2026-01-01"}
 
@@ -63,7 +63,7 @@ def test_a_first_commit_that_a_power_cut_emptied_is_made_again(store):
 
 
 def empty_last_commit(store):
-    max((store.root / "_delta_log").glob("*.json")).write_bytes(b"")
+    max((store.root.path / "_delta_log").glob("*.json")).write_bytes(b"")
 
 
 def test_a_commit_is_on_disk_when_it_returns(store, monkeypatch):
@@ -82,7 +82,7 @@ def test_a_commit_is_on_disk_when_it_returns(store, monkeypatch):
 def test_vacuum_removes_old_files_of_a_stopped_run(store):
     files(store, 99, 1)
     assert store.vacuum(3600) == 0
-    for path in store.folder.iterdir():
+    for path in store.folder.path.iterdir():
         os.utime(path, (0, 0))
     assert store.vacuum(3600) == 1
     assert committed(store) == list(range(10))

@@ -4,7 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leporid.spark.pipelines import files
-from leporid.spark.pipelines.files import Days, in_utc
+from leporid.spark.pipelines.files import Partitions, in_utc
+from leporid.spark.pipelines.places import place_of
 
 STAMP = pa.timestamp("us", "UTC")
 
@@ -19,10 +20,10 @@ def at(day, hour=0, minute=0):
 
 
 def test_each_day_has_a_file_and_a_day_begins_at_midnight_utc(tmp_path):
-    days = Days(tmp_path)
+    days = Partitions(place_of(tmp_path))
     days.add(batch(at(1, 23, 59), at(2), at(2, 12), zone="Asia/Tokyo"))
     days.add(batch(at(1, 5)))
-    found = {file.date: file for file in days.close()}
+    found = {file.values["date"]: file for file in days.close()}
     assert {date: file.rows for date, file in found.items()} == {"2026-01-01": 2, "2026-01-02": 2}
     first = found["2026-01-01"]
     assert first.first_us == int(at(1, 5).timestamp() * 1_000_000)
@@ -32,7 +33,7 @@ def test_each_day_has_a_file_and_a_day_begins_at_midnight_utc(tmp_path):
 
 
 def test_nothing_makes_no_file(tmp_path):
-    days = Days(tmp_path)
+    days = Partitions(place_of(tmp_path))
     days.add(batch())
     assert days.close() == []
     assert list(tmp_path.iterdir()) == []
@@ -40,7 +41,7 @@ def test_nothing_makes_no_file(tmp_path):
 
 def test_rows_are_gathered_into_groups(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "GROUP_ROWS", 10)
-    days = Days(tmp_path)
+    days = Partitions(place_of(tmp_path))
     for _ in range(25):
         days.add(batch(at(1)))
     (file,) = days.close()

@@ -2,6 +2,7 @@ import pytest
 from tests.spark.pipelines.stores import ends
 
 from leporid.spark.errors import OptionError
+from leporid.spark.pipelines.places import place_of
 from leporid.spark.pipelines.store import (
     ConflictError,
     StoreError,
@@ -21,7 +22,7 @@ def test_settings_are_kept(tmp_path):
     assert settings_of(tmp_path / "a") == {}
     keep_settings(tmp_path / "a", SETTINGS)
     assert settings_of(tmp_path / "a") == SETTINGS
-    assert existing(tmp_path / "a")[0].root == tmp_path / "a"
+    assert existing(tmp_path / "a")[0].root == place_of(tmp_path / "a")
 
 
 def test_a_folder_with_something_else_is_no_place(tmp_path):
@@ -66,12 +67,12 @@ def test_an_archive_of_the_former_format_is_refused(tmp_path):
 
 
 def test_a_commit_knows_what_it_is_on(tmp_path):
-    check_position(tmp_path, ends(3), ends(3))
-    check_position(tmp_path, {}, {})
+    check_position(place_of(tmp_path), ends(3), ends(3))
+    check_position(place_of(tmp_path), {}, {})
     for before in (ends(2), {}):
         with pytest.raises(ConflictError):
-            check_position(tmp_path, ends(3), before)
+            check_position(place_of(tmp_path), ends(3), before)
 
 
 def test_bad_records_are_beside(tmp_path):
-    assert bad_place(tmp_path / "orders") == tmp_path / "orders~dlq"
+    assert bad_place(tmp_path / "orders") == place_of(tmp_path / "orders~dlq")

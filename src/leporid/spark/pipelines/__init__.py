@@ -1,6 +1,6 @@
 """Pipelines over streams, on Spark: `leporid pipeline run NAME`, and as functions.
 
-    archive      a stream into a table, Delta or Iceberg; exactly once
+    archive      a stream into a table, Delta or Iceberg; exactly once; archives: several
     table        archive and live stream as one DataFrame
     traffic      rates, sizes, delays, top keys, sessions; report: the same as a page
     replay       a range or a selection of records to an exchange again

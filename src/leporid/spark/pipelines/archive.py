@@ -12,27 +12,34 @@ second table ends, and leaves it as it is.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from leporid.spark.errors import OptionError, SparkSourceError
-from leporid.spark.offsets import BatchLimits, Offsets, advance, lag
-from leporid.spark.pipelines import files
-from leporid.spark.pipelines.decoding import SAMPLE_ROWS, decode, infer
-from leporid.spark.pipelines.evolution import extended
+from leporid.spark.offsets import BatchLimits, Offsets, advance, lag, ranges
+from leporid.spark.pipelines import files, tasks
+from leporid.spark.pipelines.decoding import SAMPLE_ROWS, arrow_columns, infer
+from leporid.spark.pipelines.evolution import extended, read
 from leporid.spark.pipelines.origin import EARLIEST, Origin, rows_between
 from leporid.spark.pipelines.reports import reader_name, run_name
 from leporid.spark.pipelines.runner import Step
 from leporid.spark.pipelines.store import (
     FORMATS,
+    KEEP_SECONDS,
+    Layout,
     Store,
     bad_place,
     keep_settings,
+    layout_of,
     locked,
     open_store,
+    select_of,
     settings_of,
 )
 
@@ -46,8 +53,9 @@ COMMIT_ROWS = 2_000_000
 # Small files of a day are merged when there are so many, into files of about that size.
 COMPACT_FILES = 32
 FILE_BYTES = 128 * 1024 * 1024
-# A file that compaction replaced stays for readers that have begun with it.
-KEEP_SECONDS = 3600.0
+
+# What a partition's value can be: what has one text, and no rounding.
+PARTITION_TYPES = {"string", "boolean", "tinyint", "smallint", "int", "bigint", "date"}
 
 INFER = "infer"
 RAW = ""
@@ -58,15 +66,20 @@ class Plan:
     """How an archive is made.
 
     Attributes:
-        place: the folder.
+        place: the folder, or a URL of an object store.
         kind: delta or iceberg.
         start: where a new archive begins: earliest, latest, or a time.
         schema: of JSON bodies: fields as SQL writes them, `infer`, or nothing to keep bytes only.
         freshness_seconds: how old a record may get before it is in the table.
         commit_rows: the most in one commit.
         tasks: into how many tasks a step is divided at least.
+        compact_files: after so many new files, small ones are merged; 0 is never.
+        file_bytes: how large the merged ones are at most.
+        keep_seconds: how long merged files and old versions stay for those who read them; None
+            is what suits the format.
         reader_name: the broker shows the archive's position as that of a reader of this name; None
             for `USER.archive:PLACE`, empty for none.
+        layout: partitions and catalog; None is that of the archive, or the usual one.
     """
 
     place: str | Path
@@ -78,8 +91,9 @@ class Plan:
     tasks: int | None = None
     compact_files: int = COMPACT_FILES
     file_bytes: int = FILE_BYTES
-    keep_seconds: float = KEEP_SECONDS
+    keep_seconds: float | None = None
     reader_name: str | None = None
+    layout: Layout | None = None
 
 
 @dataclass
@@ -98,9 +112,11 @@ class Archive:
     _stored: Offsets | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self.store: Store = open_store(self.plan.place, self.plan.kind)
-        self.bad: Store = open_store(bad_place(self.plan.place), self.plan.kind)
-        self._check()
+        settings = settings_of(self.plan.place)
+        layout = self.plan.layout or layout_of(settings)
+        self.store: Store = open_store(self.plan.place, self.plan.kind, layout)
+        self.bad: Store = open_store(bad_place(self.plan.place), self.plan.kind, layout.of_bad())
+        self._check(settings)
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -119,20 +135,31 @@ class Archive:
         """How long to wait between steps."""
         return self.plan.freshness_seconds
 
-    def _check(self) -> None:
+    def _check(self, settings: Mapping[str, str]) -> None:
         """Refuse a place that is another format's or another stream's archive."""
-        settings = settings_of(self.plan.place)
         asked = self.plan.schema
         if not settings:
             self._schema = None if asked == INFER else asked or RAW
+            if self._schema is not None:
+                check_partitions(self.store.layout, self._schema)
             return
         place, kind, stream = self.plan.place, settings["kind"], settings["stream"]
         if kind != self.plan.kind:
             raise OptionError(f"{place} is an archive in {kind}, not in {self.plan.kind}")
+        if layout_of(settings) != self.store.layout:
+            raise OptionError(
+                f"{place} has other partitions, or another name in a catalog: leave these out, or "
+                f"make a new archive"
+            )
         if stream != self.origin.stream:
             raise OptionError(
                 f"{place} is the archive of stream {stream!r}, not of {self.origin.stream!r}: "
                 f"give each stream a place of its own"
+            )
+        if select_of(settings) != dict(self.origin.select):
+            raise OptionError(
+                f"{place} was made with another filter ({settings.get('select', 'none')}): "
+                f"give the same one, or make a new archive"
             )
         self._schema = self._kept = settings["schema"]
         if asked in {None, INFER, self._schema}:
@@ -159,9 +186,10 @@ class Archive:
         return self._begin
 
     def check(self) -> None:
-        """Refuse a stream that is not there, and a start that is none."""
-        self.origin.parts()
+        """Refuse a stream that is not there, a start that is none, a place that is read-only."""
+        self.origin.check()
         self.position()
+        self.store.check()
 
     def describe(self) -> list[str]:
         """Say what a run would do."""
@@ -210,7 +238,10 @@ class Archive:
         refused = sum(file.rows for file in bad)
         self._tidy(len(good))
         note = f"{refused:,} of them bad" if refused else ""
-        return Step(rows, lag(end, parts), note, put_aside=refused)
+        if not self.origin.select:
+            return Step(rows, lag(end, parts), note, put_aside=refused)
+        kept = sum(file.rows for file in good) + refused
+        return Step(kept, lag(end, parts), note, passed=rows, put_aside=refused)
 
     def _store(self, position: Offsets) -> None:
         """Show the position at the broker; the table remains the one that counts."""
@@ -240,19 +271,25 @@ class Archive:
         if self._kept is None:
             self._keep(self._schema)
             if self._schema != RAW:
-                keep_settings(self.bad.root, self._settings(RAW) | {"bad": "true"})
-        df = self.origin.records(self.spark, start, end, tasks=self.plan.tasks)
-        if self._schema == RAW:
-            return files.write(df, self.store.folder, None)
-        df = decode(df, self._schema)
-        if self._schema != self._kept:
+                layout = self.bad.layout.settings()
+                keep_settings(self.bad.root, self._settings(RAW) | layout | {"bad": "true"})
+        if self._schema not in {RAW, self._kept}:
             # The table first: killed between, the next run finds the new fields there.
-            self.store.extend(files.in_utc(df.select("value").limit(0).toArrow()).schema)
+            columns = pa.table([pa.nulls(0, arrow_columns(self._schema))], ["value"])
+            self.store.extend(files.in_utc(columns).schema)
             self._keep(self._schema)
             log.info("the schema of %s has new fields: %s", self.plan.place, self._schema)
-        good, bad = files.write(df, self.store.folder, self.bad.folder)
+        job = tasks.Job(
+            self.origin.connection,
+            self.origin.asked(),
+            self.store.folder,
+            self.bad.folder,
+            self.store.layout.partition_by,
+            self._schema,
+        )
+        good, bad = tasks.write(self.spark, job, ranges(start, end), self.plan.tasks)
         if not good and not self.store.ends():
-            good = [files.write_empty(df, self.store.folder)]
+            good = [tasks.write_empty(self._schema, self.store.folder)]
         return good, bad
 
     def _schema_of(self, start: Offsets, end: Offsets) -> str:
@@ -269,24 +306,54 @@ class Archive:
                 f"no schema can be inferred: none of the first bodies of stream "
                 f"{self.origin.stream!r} is a JSON object; give a schema, or archive bytes only"
             )
+        check_partitions(self.store.layout, found)
         log.info("inferred schema: %s", found)
         return found
 
     def _settings(self, schema: str) -> dict[str, str]:
-        return {"stream": self.origin.stream, "kind": self.plan.kind, "schema": schema}
+        found = {"stream": self.origin.stream, "kind": self.plan.kind, "schema": schema}
+        select = self.origin.select
+        return found | ({"select": json.dumps(dict(select))} if select else {})
 
     def _keep(self, schema: str) -> None:
-        keep_settings(self.plan.place, self._settings(schema))
+        keep_settings(self.plan.place, self._settings(schema) | self.store.layout.settings())
         self._kept = schema
 
     def _tidy(self, added: int) -> None:
         self._small += added
-        if self._small >= self.plan.compact_files:
+        if 0 < self.plan.compact_files <= self._small:
             self._small = 0
-            gone = self.store.compact(self.plan.compact_files, self.plan.file_bytes)
-            self.store.vacuum(self.plan.keep_seconds)
-            if gone:
-                log.info("merged %d small files", gone)
+            tidy(self.store, self.plan)
+
+
+def check_partitions(layout: Layout, schema: str) -> None:
+    """Refuse partitions by what is no field of the bodies.
+
+    Raises:
+        OptionError: which one.
+    """
+    kinds = read(schema) if schema else {}
+    for name in layout.partition_by:
+        if name in files.PARTITIONS:
+            continue
+        kind = kinds.get(files.column_of(name))
+        if kind is None:
+            known = ", ".join(kinds) or "none: there is no schema"
+            raise OptionError(f"partitions by {name}: the bodies' fields are {known}")
+        if not isinstance(kind, str) or kind not in PARTITION_TYPES:
+            raise OptionError(
+                f"partitions by {name}: it must be one of {', '.join(sorted(PARTITION_TYPES))}"
+            )
+
+
+def tidy(store: Store, plan: Plan) -> int:
+    """Merge small files, and remove what nobody needs any more; return how many were merged."""
+    gone = store.compact(plan.compact_files, plan.file_bytes)
+    keep = KEEP_SECONDS[plan.kind] if plan.keep_seconds is None else plan.keep_seconds
+    removed = store.vacuum(keep)
+    if gone or removed:
+        log.info("%s: merged %d small files, removed %d old ones", store.root, gone, removed)
+    return gone
 
 
 def archive(
@@ -302,7 +369,7 @@ def archive(
     Args:
         spark: the session.
         stream: its name.
-        place: the folder of the archive.
+        place: the folder or the URL of the archive.
         options: how to reach the broker.
         more: the other attributes of `Plan`: kind, schema, ….
     """

@@ -26,8 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from leporid.spark.offsets import Offsets, from_json, to_json
-from leporid.spark.pipelines.files import sync
-from leporid.spark.pipelines.store import written
+from leporid.spark.pipelines.places import sync, written
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

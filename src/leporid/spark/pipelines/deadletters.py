@@ -184,7 +184,7 @@ class DeadLetters:
 
     spark: SparkSession | None
     origin: Origin
-    archive: Path | None = None
+    archive: str | Path | None = None
     interval_seconds: float = 60.0
     samples_per_reason: int = 3
     name: str = "deadletters"

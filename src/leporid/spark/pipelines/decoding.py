@@ -10,11 +10,15 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from leporid.spark.errors import OptionError
-from leporid.spark.pipelines.files import REASON
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+# Why a record's body is bad; null if it is good.
+REASON = "reason"
 
 # How many bodies are looked at when a schema is inferred.
 SAMPLE_ROWS = 1_000
@@ -35,16 +39,10 @@ def decode(df: DataFrame, schema: str) -> DataFrame:
     Raises:
         OptionError: it is no schema.
     """
-    from pyspark.errors import ParseException
     from pyspark.sql import functions as f
-    from pyspark.sql.types import StringType, StructType
+    from pyspark.sql.types import StringType
 
-    try:
-        kind = StructType.fromDDL(schema)
-    except (ParseException, AssertionError, TypeError, ValueError) as error:
-        raise OptionError(
-            f"{schema!r} is no schema such as `id bigint, name string`: {error}"
-        ) from None
+    kind = struct_type(schema)
     kind.add(CORRUPT, StringType())
     parsed = f.from_json(
         f.col("body").cast("string"),
@@ -59,6 +57,34 @@ def decode(df: DataFrame, schema: str) -> DataFrame:
         .when(bad, f.lit("does not fit the schema"))
     )
     return staged.withColumn(REASON, reason).withColumn("value", f.col("value").dropFields(CORRUPT))
+
+
+def struct_type(schema: str) -> Any:
+    """Return a schema as Spark's StructType.
+
+    Raises:
+        OptionError: it is no schema.
+    """
+    from pyspark.errors import ParseException
+    from pyspark.sql.types import StructType
+
+    try:
+        return StructType.fromDDL(schema)
+    except (ParseException, AssertionError, TypeError, ValueError) as error:
+        raise OptionError(
+            f"{schema!r} is no schema such as `id bigint, name string`: {error}"
+        ) from None
+
+
+def arrow_columns(schema: str) -> pa.DataType:
+    """Return a schema as the Arrow struct that Spark makes of it.
+
+    Raises:
+        OptionError: it is no schema.
+    """
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    return to_arrow_type(struct_type(schema), timezone="UTC")
 
 
 def infer(bodies: Iterable[bytes | None], *, certain: bool = False) -> str | None:

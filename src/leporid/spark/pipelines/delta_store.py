@@ -7,12 +7,17 @@ refuses the second of two writers that have begun at the same position.
 
 Invariant: files are on disk before a commit that names them returns, and the commit is, too:
 `deltalake` leaves both to the operating system. A power cut may leave the last commit empty, which
-Delta reads as a commit without files and position; what it held is then archived again.
+Delta reads as a commit without files and position; what it held is then archived again. In an
+object store both are durable when they are there, and a commit is a conditional write: the name of
+a version is given to one writer only.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import os
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,19 +29,28 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from leporid.spark.offsets import Key, Offsets, from_json, to_json
-from leporid.spark.pipelines.files import DataFile, sync
-from leporid.spark.pipelines.store import ENDS, ConflictError, Store, StoreError, check_position
-
-# Old versions lose their files when these are vacuumed, so nobody needs their commits for long;
-# Delta's own 30 days are a quarter of a million files, with a commit every ten seconds.
-SETTINGS = {"delta.logRetentionDuration": "interval 1 days"}
+from leporid.spark.pipelines.files import DATE, HOUR, PARTITIONS, DataFile, column_of
+from leporid.spark.pipelines.places import delta_options, sync
+from leporid.spark.pipelines.store import (
+    ENDS,
+    KEEP_SECONDS,
+    ConflictError,
+    Store,
+    StoreError,
+    check_position,
+)
 
 
 class DeltaStore(Store):
-    """A Delta table in a folder."""
+    """A Delta table in a folder or an object store."""
+
+    def _options(self) -> dict[str, str] | None:
+        return delta_options(os.environ) if self.root.path is None else None
 
     def _table(self) -> DeltaTable | None:
-        return DeltaTable(self.root) if DeltaTable.is_deltatable(str(self.root)) else None
+        if not DeltaTable.is_deltatable(str(self.root), self._options()):
+            return None
+        return DeltaTable(str(self.root), storage_options=self._options())
 
     def ends(self) -> Offsets:
         """Return the position up to which records are in the table."""
@@ -62,9 +76,9 @@ class DeltaStore(Store):
         if table is None:
             return [], {}
         days: list[tuple[str, str, str]] = []
-        if first_us is not None:
+        if first_us is not None and DATE in self.layout.partition_by:
             days.append(("date", ">=", day_of(first_us)))
-        if last_us is not None:
+        if last_us is not None and DATE in self.layout.partition_by:
             days.append(("date", "<=", day_of(last_us)))
         return sorted(table.file_uris(file_pruning_predicate=days or None)), self._ends(table)
 
@@ -73,9 +87,15 @@ class DeltaStore(Store):
         table = self._table()
         check_position(self.root, self._ends(table), before)
         schema = self._schema(table, files)
+        columns = [column_of(name) for name in self.layout.partition_by]
         if table is None:
             table = DeltaTable.create(
-                self.root, schema, partition_by=["date"], mode="ignore", configuration=SETTINGS
+                str(self.root),
+                schema,
+                partition_by=columns,
+                mode="ignore",
+                configuration=log_settings(KEEP_SECONDS["delta"]),
+                storage_options=self._options(),
             )
         properties = CommitProperties(
             custom_metadata={ENDS: json.dumps(to_json(ends))},
@@ -88,7 +108,7 @@ class DeltaStore(Store):
                 [self._added(file) for file in files if file.rows],
                 mode="append",
                 schema=schema,
-                partition_by=["date"],
+                partition_by=columns,
                 commit_properties=properties,
             )
         except CommitFailedError as error:
@@ -114,28 +134,38 @@ class DeltaStore(Store):
 
     def _sync(self, table: DeltaTable) -> None:
         """Write the newest commit to disk, with the checkpoint that may come of it."""
-        log = self.root / "_delta_log"
+        if self.root.path is None:
+            return
+        log = self.root.path / "_delta_log"
         for path in (*log.glob(f"{table.version():020}.*"), *log.glob("_last_checkpoint"), log):
             sync(path)
 
     def _schema(self, table: DeltaTable | None, files: Sequence[DataFile]) -> pa.Schema:
         if table is not None:
             return pa.schema(table.schema())
-        first = pq.read_schema(self.folder / files[0].name)
-        return first.append(pa.field("date", pa.date32()))
+        system, name = (self.folder / files[0].name).filesystem()
+        found = pq.read_schema(name, filesystem=system)
+        for each in self.layout.partition_by:
+            if each == DATE:
+                found = found.append(pa.field(each, pa.date32()))
+            elif each == HOUR:
+                found = found.append(pa.field(each, pa.int32()))
+            elif each not in PARTITIONS:
+                kind = found.field("value").type.field(column_of(each)).type
+                found = found.append(pa.field(column_of(each), kind))
+        return found
 
     def _added(self, file: DataFile) -> AddAction:
-        path = self.folder / file.name
         stats = {
             "numRecords": file.rows,
             "minValues": {"timestamp": text_of(file.first_us)},
             "maxValues": {"timestamp": text_of(file.last_us)},
         }
         return AddAction(
-            path=str(path.relative_to(self.root)),
+            path=f"{self.folder.name}/{file.name}",
             size=file.bytes,
-            partition_values={"date": file.date},
-            modification_time=int(path.stat().st_mtime * 1000),
+            partition_values=file.values,
+            modification_time=int(time.time() * 1000),
             data_change=True,
             stats=json.dumps(stats),
         )
@@ -147,9 +177,10 @@ class DeltaStore(Store):
             return 0
         before = set(table.file_uris())
         done = table.optimize.compact(target_size=bytes_max)
-        made = {Path(name) for name in set(table.file_uris()) - before}
-        for path in made | {path.parent for path in made} | {self.root}:
-            sync(path)
+        if self.root.path is not None:
+            made = {Path(name) for name in set(table.file_uris()) - before}
+            for path in made | {path.parent for path in made} | {self.root.path}:
+                sync(path)
         self._sync(table)
         return int(done["numFilesRemoved"])
 
@@ -158,9 +189,27 @@ class DeltaStore(Store):
         table = self._table()
         if table is None:
             return 0
+        self._keep_log(table, keep_seconds)
         hours = max(1, round(keep_seconds / 3600))
         # `full`: also the files of a stopped run, which the log does not know.
         return len(table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True))
+
+    def _keep_log(self, table: DeltaTable, keep_seconds: float) -> None:
+        """Keep commits as long as their files: a reader's checkpoint needs both."""
+        wanted = log_settings(keep_seconds)
+        if not wanted.items() <= table.metadata().configuration.items():
+            table.alter.set_table_properties(wanted)
+            table.update_incremental()
+            self._sync(table)
+
+
+def log_settings(keep_seconds: float) -> dict[str, str]:
+    """Return the table's properties that keep its commits for so long: days, at least one.
+
+    Delta's own 30 days of commits are a quarter of a million files, with one every ten seconds.
+    """
+    days = max(1, math.ceil(keep_seconds / 86400))
+    return {"delta.logRetentionDuration": f"interval {days} days"}
 
 
 def application(key: Key, incarnation: str) -> str:

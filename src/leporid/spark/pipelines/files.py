@@ -1,46 +1,49 @@
-"""Rows into Parquet files, on the executors: the part of an archive that costs time.
+"""Rows into Parquet files by partition. Must not know Spark, nor where the rows come from.
 
-What comes out is a list of files and what is in them. Nobody reads them until a table's commit
-names them, so a task may fail, run twice or be killed: it leaves a file that no commit names.
+Nobody reads a file until a table's commit names it, so what writes may fail, run twice or be
+killed: it leaves a file that no commit names.
 
-Invariant: a file that is named by `written` is whole and on disk.
+Invariant: a file that `close` returns is whole and on disk, or in its object store.
 """
 
 from __future__ import annotations
 
-import os
+import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from leporid.spark.errors import OptionError
+from leporid.spark.pipelines.places import Place, sync
 
 # A row group is the unit that readers skip by its least and greatest values.
 GROUP_ROWS = 131_072
 GROUP_BYTES = 64 * 1024 * 1024
 COMPRESSION = "zstd"
+# Other columns have mostly different values, or nothing but null.
+DICTIONARIES = ["stream", "partition", "exchange", "routing_key"]
 
-# Rows with a reason are bad, and go to a folder of their own.
-REASON = "reason"
-
-REPORT = "folder string, name string, date string, rows bigint, bytes bigint, "
-REPORT += "first_us bigint, last_us bigint"
+# What a table can be partitioned by, besides `value.FIELD`: the first two are the time's.
+DATE = "date"
+HOUR = "hour"
+PARTITIONS = (DATE, HOUR, "partition", "exchange", "routing_key")
+# Each partition has an open file in each task.
+PARTITIONS_MAX = 500
+# What rows may take that wait for the rest of their row groups, in all files of a task.
+WAITING_BYTES_MAX = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file with rows of one day.
+    """A Parquet file with rows of one partition.
 
     Attributes:
         name: the file's name in its folder.
-        date: the day of all its timestamps, in UTC, as ISO 8601.
+        partition: what its rows have in common, by column, as a JSON object of texts and nulls.
         rows: how many.
         bytes: the file's size.
         first_us: its least timestamp, in microseconds since 1970.
@@ -48,114 +51,131 @@ class DataFile:
     """
 
     name: str
-    date: str
+    partition: str
     rows: int
     bytes: int
     first_us: int
     last_us: int
 
+    @property
+    def values(self) -> dict[str, str | None]:
+        """What its rows have in common, by column."""
+        found: dict[str, str | None] = json.loads(self.partition)
+        return found
 
-def write(df: DataFrame, good: Path, bad: Path | None) -> tuple[list[DataFile], list[DataFile]]:
-    """Write a DataFrame's rows into new files, one for each task and day; return the files.
+
+class Partitions:
+    """A file for each partition, as long as rows come.
 
     Args:
-        df: has a column `timestamp`; with `bad`, also `reason`, which is null in good rows.
-        good: the folder; all executors see it.
-        bad: the folder for rows with a reason, whose files keep that column.
+        folder: where the files go.
+        by: what the rows are partitioned by.
     """
-    for folder in (good, bad):
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-    task = _task(str(good), None if bad is None else str(bad))
-    found = df.mapInArrow(task, REPORT).collect()
-    files: dict[str, list[DataFile]] = {"good": [], "bad": []}
-    for row in sorted(found, key=lambda row: (row.first_us, row.name)):
-        files[row.folder].append(
-            DataFile(row.name, row.date, row.rows, row.bytes, row.first_us, row.last_us)
-        )
-    return files["good"], files["bad"]
 
-
-def write_empty(df: DataFrame, folder: Path) -> DataFile:
-    """Write a file without rows: the columns of a new table that has no good row yet."""
-    columns = in_utc(df.drop(REASON).limit(0).toArrow()).schema
-    return FileWriter(folder, "1970-01-01", columns).close()
-
-
-Batches = Iterable[pa.RecordBatch]
-
-
-def _task(good: str, bad: str | None) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Make what a task does; it goes to executors, so it holds text only."""
-
-    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        kept = Days(Path(good))
-        refused = None if bad is None else Days(Path(bad))
-        for batch in batches:
-            if refused is None:
-                kept.add(batch)
-                continue
-            is_good = pc.is_null(batch.column(batch.schema.get_field_index(REASON)))
-            fine = batch.filter(is_good)
-            kept.add(fine.drop_columns([REASON]))
-            if fine.num_rows < batch.num_rows:
-                # What could not be decoded has no value.
-                rest = batch.filter(pc.invert(is_good))
-                dropped = [name for name in ("value",) if name in rest.schema.names]
-                refused.add(rest.drop_columns(dropped))
-        for folder, days in (("good", kept), ("bad", refused)):
-            if days is not None:
-                for file in days.close():
-                    yield pa.RecordBatch.from_pylist([{"folder": folder, **asdict(file)}])
-
-    return run
-
-
-class Days:
-    """A file for each day, as long as rows come."""
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Place, by: Sequence[str] = (DATE,)) -> None:
         self._folder = folder
-        self._open: dict[str, FileWriter] = {}
+        self._by = by
+        self._open: dict[tuple[object, ...], FileWriter] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Put each row into the file of its day."""
+        """Put each row into the file of its partition.
+
+        Raises:
+            OptionError: there are too many partitions.
+        """
         if not batch.num_rows:
             return
         batch = in_utc(batch)
-        stamps = batch.column(batch.schema.get_field_index("timestamp"))
-        days = pc.cast(stamps, pa.date32())
-        ends = pc.min_max(days)
-        if ends["min"] == ends["max"]:
-            self._of(str(ends["min"].as_py()), batch.schema).add(batch)
+        keys = [key_of(batch, name) for name in self._by]
+        if all(map(is_one_value, keys)):
+            self._of(tuple(key[0].as_py() for key in keys), batch.schema).add(batch)
             return
-        for day in pc.unique(days):
-            rows = batch.filter(pc.equal(days, day))
-            self._of(str(day.as_py()), batch.schema).add(rows)
+        columns = [str(at) for at in range(len(keys))]
+        found = pa.table(keys, names=columns).group_by(columns).aggregate([]).to_pylist()
+        for values in (tuple(row[column] for column in columns) for row in found):
+            mask = pa.scalar(True)
+            for key, value in zip(keys, values, strict=True):
+                same = (
+                    pc.is_null(key) if value is None else pc.equal(key, pa.scalar(value, key.type))
+                )
+                mask = pc.and_(mask, pc.fill_null(same, False))
+            self._of(values, batch.schema).add(batch.filter(mask))
+        if sum(each.waiting_bytes for each in self._open.values()) > WAITING_BYTES_MAX:
+            max(self._open.values(), key=lambda each: each.waiting_bytes).flush()
 
-    def _of(self, day: str, schema: pa.Schema) -> FileWriter:
-        if day not in self._open:
-            self._open[day] = FileWriter(self._folder, day, schema)
-        return self._open[day]
+    def _of(self, values: tuple[object, ...], schema: pa.Schema) -> FileWriter:
+        if values not in self._open:
+            if len(self._open) == PARTITIONS_MAX:
+                raise OptionError(
+                    f"more than {PARTITIONS_MAX} partitions by {', '.join(self._by)} in one task: "
+                    f"choose columns with fewer values, or fewer rows in a commit"
+                )
+            texts = {
+                column_of(name): text_of(value)
+                for name, value in zip(self._by, values, strict=True)
+            }
+            self._open[values] = FileWriter(self._folder, texts, schema)
+        return self._open[values]
 
     def close(self) -> list[DataFile]:
         """Finish all files; when it returns they are on disk."""
         files = [writer.close() for writer in self._open.values()]
-        if files:
-            sync(self._folder)
+        if files and self._folder.path is not None:
+            sync(self._folder.path)
         return files
+
+
+def column_of(name: str) -> str:
+    """Return the table's column of a partition."""
+    return name.removeprefix("value.")
+
+
+def key_of(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """Return what each row has of a partition."""
+    if name in {DATE, HOUR}:
+        stamps = batch.column("timestamp")
+        return pc.cast(stamps, pa.date32()) if name == DATE else pc.hour(stamps).cast(pa.int32())
+    if name in PARTITIONS:
+        return batch.column(name)
+    return pc.struct_field(batch.column("value"), column_of(name))
+
+
+def is_one_value(column: pa.Array) -> bool:
+    """Return whether all rows have the same."""
+    if column.null_count:
+        return bool(column.null_count == len(column))
+    ends = pc.min_max(column)
+    return bool(ends["min"] == ends["max"])
+
+
+def text_of(value: object) -> str | None:
+    """Return a partition's value as tables have it."""
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class FileWriter:
     """One new file, in row groups of a useful size."""
 
-    def __init__(self, folder: Path, day: str, schema: pa.Schema) -> None:
-        self._path = folder / f"{day}-{uuid.uuid4().hex}.parquet"
-        self._day = day
+    def __init__(
+        self, folder: Place, partition: Mapping[str, str | None], schema: pa.Schema
+    ) -> None:
+        day = partition.get(DATE)
+        self._place = folder / f"{day + '-' if day else ''}{uuid.uuid4().hex}.parquet"
+        self._partition = json.dumps(partition)
         self._schema = schema
-        self._writer = pq.ParquetWriter(self._path, schema, compression=COMPRESSION)
+        self._files, name = self._place.filesystem()
+        self._writer = pq.ParquetWriter(
+            name,
+            schema,
+            compression=COMPRESSION,
+            use_dictionary=[each for each in DICTIONARIES if each in schema.names],
+            filesystem=self._files,
+        )
         self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = self._waiting_bytes = self._rows = 0
+        self._waiting_rows = self._rows = 0
+        self.waiting_bytes = 0
         self._first: int | None = None
         self._last = 0
 
@@ -168,27 +188,30 @@ class FileWriter:
         self._last = max(self._last, last)
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
-        self._waiting_bytes += batch.nbytes
-        if self._waiting_rows >= GROUP_ROWS or self._waiting_bytes >= GROUP_BYTES:
-            self._flush()
+        self.waiting_bytes += batch.nbytes
+        if self._waiting_rows >= GROUP_ROWS or self.waiting_bytes >= GROUP_BYTES:
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write the rows that wait."""
         if self._waiting:
             table = pa.Table.from_batches(self._waiting, schema=self._schema)
             self._writer.write_table(table, row_group_size=GROUP_ROWS)
             self._rows += table.num_rows
-        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+        self._waiting, self._waiting_rows, self.waiting_bytes = [], 0, 0
 
     def close(self) -> DataFile:
         """Finish the file and sync it."""
-        self._flush()
+        self.flush()
         self._writer.close()
-        sync(self._path)
+        if self._place.path is not None:
+            sync(self._place.path)
+        _, name = self._place.filesystem()
         return DataFile(
-            self._path.name,
-            self._day,
+            self._place.name,
+            self._partition,
             self._rows,
-            self._path.stat().st_size,
+            self._files.get_file_info(name).size,
             self._first or 0,
             self._last,
         )
@@ -215,12 +238,3 @@ def _utc(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(pa.field("element", _utc(kind.value_type)))
     return kind
-
-
-def sync(path: Path) -> None:
-    """Write a file's content, or a folder's names, to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,50 +1,122 @@
 """An archive as an Iceberg table, written without Spark's own Iceberg: by `pyiceberg`.
 
 The executors have written the files; a snapshot adds their names to the table, and has the position
-among its properties. The catalog is a file beside the table (`catalog.db`, SQLite), the table is
-`leporid.records`, partitioned by the day of `timestamp`.
+among its properties. In a folder, the catalog is a file beside the table (`catalog.db`, SQLite),
+and the table `leporid.records`. Any other catalog (REST, SQL, Glue, Hive) is one that PyIceberg's
+configuration knows by name; the table is then the one that the layout names.
+
+Invariant: the catalog takes a snapshot only on top of the one that the position was read from.
+PyIceberg would put a refused one on top of what came meanwhile and try again, so that is off.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
+from functools import reduce
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.expressions import And, BooleanExpression, GreaterThanOrEqual, LessThan
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    NotInstalledError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.expressions import (
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThanOrEqual,
+    IsNull,
+    LessThan,
+)
 from pyiceberg.table import Table
-from pyiceberg.transforms import DayTransform
+from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
 
+from leporid.spark.errors import OptionError
 from leporid.spark.offsets import Offsets, from_json, to_json
-from leporid.spark.pipelines.files import DataFile
-from leporid.spark.pipelines.store import ENDS, Store, check_position
+from leporid.spark.pipelines.files import DATE, HOUR, DataFile, column_of
+from leporid.spark.pipelines.places import Place, iceberg_options
+from leporid.spark.pipelines.store import (
+    ENDS,
+    ConflictError,
+    Layout,
+    Store,
+    StoreError,
+    check_position,
+)
 
 NAMESPACE = "leporid"
 TABLE = "leporid.records"
+CATALOG_FILE = "catalog.db"
+NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 
 class IcebergStore(Store):
-    """An Iceberg table and its catalog in a folder."""
+    """An Iceberg table in a folder with its catalog, or in a catalog that others have, too."""
 
-    def _catalog(self) -> SqlCatalog:
-        self.root.mkdir(parents=True, exist_ok=True)
-        return SqlCatalog(
-            NAMESPACE, uri=f"sqlite:///{self.root / 'catalog.db'}", warehouse=self.root.as_uri()
-        )
+    def __init__(self, root: Path | Place, layout: Layout | None = None) -> None:
+        super().__init__(root, layout)
+        self._named: Catalog | None = None
+
+    def _catalog(self) -> Catalog:
+        if self.layout.catalog is None:
+            self.root.make()
+            return SqlCatalog(
+                NAMESPACE,
+                uri=f"sqlite:///{self.root / CATALOG_FILE}",
+                warehouse=self.root.uri,
+            )
+        if self._named is None:
+            # Loading one asks for its configuration, which takes a second with Glue.
+            self._named = catalog_of(self.layout.catalog, {**self.layout.options})
+        return self._named
+
+    @property
+    def _name(self) -> str:
+        return self.layout.table or TABLE
+
+    def check(self) -> None:
+        """Refuse a place that cannot be written to, and a catalog that does not answer."""
+        super().check()
+        self.table()
 
     def table(self) -> Table | None:
-        """Return the table; None as long as nothing was committed."""
-        if not (self.root / "catalog.db").exists():
+        """Return the table; None as long as nothing was committed.
+
+        Raises:
+            StoreError: the catalog refuses, or cannot be reached.
+        """
+        own = self.root.path
+        if self.layout.catalog is None and own is not None and not (own / CATALOG_FILE).exists():
             return None
         try:
-            return self._catalog().load_table(TABLE)
+            with self._answering():
+                return self._catalog().load_table(self._name)
         except NoSuchTableError:
             return None
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Say of which catalog an error is; its libraries have many of them."""
+        try:
+            yield
+        except (NoSuchTableError, CommitFailedException, TableAlreadyExistsError, OptionError):
+            raise
+        except Exception as error:
+            if self.layout.catalog is None:
+                raise
+            told = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise StoreError(f"catalog {self.layout.catalog!r}: {told}") from error
 
     def ends(self) -> Offsets:
         """Return the position up to which records are in the table."""
@@ -68,18 +140,42 @@ class IcebergStore(Store):
         """Add files, and move the position."""
         table = self.table()
         check_position(self.root, ends_of(table), before)
-        if table is None:
+        try:
+            if table is None:
+                table = self._created(files)
+            if not NO_RETRIES.items() <= table.properties.items() or not _is_partitioned(table):
+                self._arrange(table)
+            table.add_files(
+                [str(self.folder / file.name) for file in files if file.rows],
+                snapshot_properties={ENDS: json.dumps(to_json(ends))},
+                check_duplicate_files=False,
+            )
+        except (CommitFailedException, TableAlreadyExistsError) as error:
+            raise ConflictError(
+                f"{self.root}: another process has archived here: {error}"
+            ) from None
+
+    def _created(self, files: Sequence[DataFile]) -> Table:
+        system, name = (self.folder / files[0].name).filesystem()
+        schema = pq.read_schema(name, filesystem=system)
+        with self._answering():
             catalog = self._catalog()
-            catalog.create_namespace_if_not_exists(NAMESPACE)
-            table = catalog.create_table(TABLE, pq.read_schema(self.folder / files[0].name))
-        if table.spec().is_unpartitioned():
-            with table.update_spec() as update:
-                update.add_field("timestamp", DayTransform(), "day")
-        table.add_files(
-            [str(self.folder / file.name) for file in files if file.rows],
-            snapshot_properties={ENDS: json.dumps(to_json(ends))},
-            check_duplicate_files=False,
-        )
+            namespace = self._name.rpartition(".")[0]
+            if not catalog.namespace_exists(namespace):
+                catalog.create_namespace(namespace)
+            location = None if self.layout.catalog is None else self.root.uri
+            return catalog.create_table(
+                self._name, schema, location=location, properties=NO_RETRIES
+            )
+
+    def _arrange(self, table: Table) -> None:
+        """Give a new table its partitions, and one of an earlier version the newer property."""
+        with table.transaction() as change:
+            change.set_properties(NO_RETRIES)
+            if not _is_partitioned(table):
+                with change.update_spec() as update:
+                    for name in self.layout.partition_by:
+                        update.add_field(*partition_field(name))
 
     def extend(self, columns: pa.Schema) -> None:
         """Add columns and fields of structs."""
@@ -89,25 +185,30 @@ class IcebergStore(Store):
                 update.union_by_name(columns)
 
     def compact(self, files_min: int, bytes_max: int) -> int:
-        """Write a day's rows anew if it has so many small files; a day has to fit in memory.
+        """Write a partition's rows anew if it has so many small files; they must fit in memory.
 
-        So a day with more bytes than four large files is left as it is.
+        So a partition with more bytes than four large files is left as it is.
         """
         table = self.table()
         if table is None:
             return 0
-        days: dict[date, list[int]] = defaultdict(list)
+        sizes: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         for task in table.scan().plan_files():
-            days[day_of(task.file.partition[0])].append(task.file.file_size_in_bytes)
+            values = tuple(task.file.partition[at] for at in range(len(self.layout.partition_by)))
+            sizes[values].append(task.file.file_size_in_bytes)
         gone = 0
-        for day, sizes in days.items():
-            small = [size for size in sizes if size < bytes_max // 2]
-            if len(small) < max(2, files_min) or sum(sizes) > 4 * bytes_max:
+        for values, found in sizes.items():
+            small = [size for size in found if size < bytes_max // 2]
+            if len(small) < max(2, files_min) or sum(found) > 4 * bytes_max:
                 continue
-            rows = table.scan(row_filter=within(day)).to_arrow()
+            meant = within(self.layout.partition_by, values)
+            rows = table.scan(row_filter=meant).to_arrow()
             kept = {ENDS: json.dumps(to_json(ends_of(table)))}
-            table.overwrite(rows, overwrite_filter=within(day), snapshot_properties=kept)
-            gone += len(sizes)
+            try:
+                table.overwrite(rows, overwrite_filter=meant, snapshot_properties=kept)
+            except CommitFailedException as error:
+                raise ConflictError(f"{self.root}: archived to while merging: {error}") from None
+            gone += len(found)
         return gone
 
     def vacuum(self, keep_seconds: float) -> int:
@@ -131,20 +232,50 @@ def ends_of(table: Table | None) -> Offsets:
     return {}
 
 
-def day_of(partition: int | date) -> date:
-    """Return the day of a partition, which Iceberg counts from 1970 on."""
-    if isinstance(partition, date):
-        return partition
-    return date(1970, 1, 1) + timedelta(days=partition)
+def catalog_of(name: str, options: dict[str, str]) -> Catalog:
+    """Return a catalog that PyIceberg's configuration knows: ~/.pyiceberg.yaml, variables.
+
+    Raises:
+        OptionError: it does not know it, or a library is missing.
+    """
+    try:
+        return load_catalog(name, **{**iceberg_options(os.environ), **options})
+    except NotInstalledError as error:
+        raise OptionError(f"catalog {name!r}: {error}") from None
+    except ValueError as error:
+        raise OptionError(
+            f"catalog {name!r} is in none of ~/.pyiceberg.yaml and PYICEBERG_CATALOG__"
+            f"{name.upper()}__URI, or not as PyIceberg needs it: {error}"
+        ) from None
 
 
-def within(day: date) -> BooleanExpression:
-    """Return the condition of a day."""
-    begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    end = begin + timedelta(days=1)
-    return And(
-        GreaterThanOrEqual("timestamp", begin.isoformat()), LessThan("timestamp", end.isoformat())
-    )
+def _is_partitioned(table: Table) -> bool:
+    return not table.spec().is_unpartitioned()
+
+
+def partition_field(name: str) -> tuple[str, Any, str]:
+    """Return what the table is partitioned by: a column, how, and the partition's own name."""
+    if name == DATE:
+        return "timestamp", DayTransform(), "day"
+    if name == HOUR:
+        return "timestamp", HourTransform(), "hour"
+    return name, IdentityTransform(), f"{column_of(name)}_partition"
+
+
+def within(by: Sequence[str], values: Sequence[Any]) -> BooleanExpression:
+    """Return the condition of a partition; Iceberg counts days and hours from 1970 on."""
+    found: list[BooleanExpression] = []
+    for name, value in zip(by, values, strict=True):
+        if name in {DATE, HOUR}:
+            if isinstance(value, date):
+                value = (value - date(1970, 1, 1)).days  # noqa: PLW2901 - of either form
+            step = timedelta(days=1) if name == DATE else timedelta(hours=1)
+            begin = datetime(1970, 1, 1, tzinfo=UTC) + value * step
+            found.append(GreaterThanOrEqual("timestamp", begin.isoformat()))
+            found.append(LessThan("timestamp", (begin + step).isoformat()))
+        else:
+            found.append(IsNull(name) if value is None else EqualTo(name, value))
+    return reduce(And, found)
 
 
 def moment(at_us: int) -> str:

@@ -19,6 +19,7 @@ from leporid.spark.checks import moment_ms
 from leporid.spark.errors import BrokerError, OptionError
 from leporid.spark.http import Client, client_for
 from leporid.spark.offsets import Key, Offsets, Part, Position, Range, reconcile
+from leporid.spark.pushdown import for_options
 from leporid.spark.records import Asked, batches
 from leporid.spark.schema import COLUMNS, nearest
 from leporid.spark.survey import beyond, parts_of
@@ -39,16 +40,24 @@ class Origin:
         stream: its name.
         options: how to reach the broker, as the data source takes them: url, vhost, user, ….
         fail_on_loss: whether it is an error that records are gone before they were read.
+        select: which records are wanted, as the data source takes it: filter, filterDialect,
+            filterTags, routingKeyPattern.
     """
 
     stream: str
     options: Mapping[str, str] = field(default_factory=dict)
     fail_on_loss: bool = True
+    select: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def connection(self) -> said.Connection:
+        """How to reach the broker."""
+        return said.connection(said.check_all(self.options))
 
     @property
     def client(self) -> Client:
         """The connection to the broker."""
-        return client_for(said.connection(said.check_all(self.options)))
+        return client_for(self.connection)
 
     def labels(self, target: str | Path = "") -> dict[str, str]:
         """Say in metrics what is read, and where to it goes."""
@@ -57,6 +66,19 @@ class Origin:
             "vhost": self.options.get("vhost", "/"),
             "target": str(target),
         }
+
+    def check(self) -> None:
+        """Refuse a stream that is not there, and a filter that is none.
+
+        Raises:
+            OptionError: what is wrong.
+        """
+        self._reading()
+        self.parts()
+
+    def _reading(self) -> said.Reading:
+        given = {**self.options, **self.select, "stream": self.stream}
+        return said.reading(said.check_all(given))
 
     def parts(self) -> dict[Key, Part]:
         """Return what the broker has of each partition.
@@ -106,9 +128,20 @@ class Origin:
         for key, at in sorted(position.items()):
             self.client.store_reader_position(key, at.incarnation, reader, at.offset)
 
+    def asked(self, columns: pa.Schema = COLUMNS) -> Asked:
+        """Return how records are to be fetched without Spark's data source."""
+        reading = self._reading()
+        return Asked(
+            columns,
+            reading.batch_rows,
+            reading.compression,
+            self.fail_on_loss,
+            for_options(reading).filter,
+        )
+
     def bodies(self, start: Offsets, end: Offsets, count: int) -> Iterator[bytes | None]:
         """Give the first bodies of each partition between two positions, without Spark."""
-        asked = Asked(pa.schema([COLUMNS.field("body")]), fail_on_loss=self.fail_on_loss)
+        asked = self.asked(pa.schema([COLUMNS.field("body")]))
         for key, at in sorted(end.items()):
             first = start[key].offset if key in start else at.since
             part = Range(key, first, min(at.offset, first + count), at.incarnation)
@@ -125,7 +158,7 @@ class Origin:
         extra: Mapping[str, str] | None = None,
     ) -> DataFrame:
         """Return the records between two positions."""
-        given = dict(self.options) | dict(extra or {})
+        given = {**self.options, **self.select, **(extra or {})}
         given["stream"] = self.stream
         given["startingOffsets"] = offsets_text(start)
         given["endingOffsets"] = offsets_text(end)

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from leporid.spark.errors import OptionError
 from leporid.spark.offsets import Key, Offsets, Position, from_json, share, to_json
-from leporid.spark.pipelines.files import sync
 from leporid.spark.pipelines.origin import Origin, rows_between
+from leporid.spark.pipelines.places import sync, written
 from leporid.spark.pipelines.publishing import Numbered, Pace
 from leporid.spark.pipelines.runner import Step
-from leporid.spark.pipelines.store import existing, written
+from leporid.spark.pipelines.store import existing
 from leporid.spark.pipelines.table import BAD_REASON, archived, moment_us, with_reason, within
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ReplayPlan:
     """
 
     state: Path
-    archive: Path | None = None
+    archive: str | Path | None = None
     where: str | None = None
     since: str | None = None
     until: str | None = None

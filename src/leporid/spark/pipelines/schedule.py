@@ -28,10 +28,9 @@ import pyarrow.parquet as pq
 
 from leporid.spark.errors import OptionError
 from leporid.spark.http import Client
-from leporid.spark.pipelines.files import sync
+from leporid.spark.pipelines.places import sync, written
 from leporid.spark.pipelines.publishing import Numbered
 from leporid.spark.pipelines.runner import Step
-from leporid.spark.pipelines.store import written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,33 +11,47 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import uuid
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from leporid.spark.errors import OptionError, SparkSourceError
 from leporid.spark.offsets import Offsets
-from leporid.spark.pipelines.files import DataFile, sync
-from leporid.spark.schema import nearest
+from leporid.spark.pipelines.files import DATE, PARTITIONS, DataFile, column_of
+from leporid.spark.pipelines.places import Place, place_of
+from leporid.spark.schema import COLUMNS, nearest
 
 FORMATS = ("delta", "iceberg")
 
 # The format of archives that earlier versions wrote: Parquet files and a log of their own.
 FORMER = "parquet"
 
-# Appended to an archive's place: where records go that could not be decoded.
+# Appended to an archive's place, and to its name in a catalog: where records go that could not be
+# decoded.
 BAD_SUFFIX = "~dlq"
+BAD_TABLE_SUFFIX = "_dlq"
+
+# What compaction replaced stays for readers that have begun with it, or whose checkpoint is before
+# it. Each of Iceberg's snapshots is in the metadata that each commit writes anew, so there are few.
+KEEP_SECONDS = {"delta": 7 * 86400.0, "iceberg": 3600.0}
 
 # Under this name a commit says how far it reaches.
 ENDS = "leporid.ends"
 
 # What every archive has in its folder, whatever its format.
-SETTINGS = "_leporid/settings.json"
+OWN = "_leporid"
+SETTINGS = f"{OWN}/settings.json"
+# Written before Spark starts, to know that a place can be written to.
+PROBE = f"{OWN}/probe"
+
+# Options of catalogs that are nobody else's business, and so neither kept nor on a command line.
+SECRET = re.compile(r"secret|password|token|credential|session|api-?key", re.IGNORECASE)
+SECRET_IN_URI = re.compile(r"://[^/@]*:[^/@]+@")
 
 
 class ConflictError(SparkSourceError):
@@ -48,16 +62,124 @@ class StoreError(SparkSourceError):
     """An archive cannot be read, or not written to."""
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How a table is divided, and where it has a name.
+
+    Attributes:
+        partition_by: date, hour, partition, exchange, routing_key, value.FIELD.
+        catalog: the name that PyIceberg's configuration has for it; None if the table has a
+            catalog of its own, in its folder.
+        table: NAMESPACE.NAME in that catalog.
+        options: of the catalog, besides what PyIceberg's configuration says of it.
+    """
+
+    partition_by: tuple[str, ...] = (DATE,)
+    catalog: str | None = None
+    table: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, place: Place, kind: str) -> None:
+        """Refuse what does not go together.
+
+        Raises:
+            OptionError: what, and what to do.
+        """
+        self._check_partitions(kind)
+        self._check_catalog(place, kind)
+
+    def _check_partitions(self, kind: str) -> None:
+        for name in self.partition_by:
+            if name not in PARTITIONS and not re.fullmatch(r"value\.\w+", name):
+                raise OptionError(
+                    f"a table cannot be partitioned by {name!r}{nearest(name, PARTITIONS)}; choose "
+                    f"from {', '.join(PARTITIONS)}, value.FIELD"
+                )
+            # PyIceberg takes a file's partition from its statistics, and has none of inner fields.
+            if name not in PARTITIONS and kind == "iceberg":
+                raise OptionError(
+                    f"Iceberg tables are partitioned by {', '.join(PARTITIONS)}, not by {name!r}: "
+                    f"take one of these, or Delta"
+                )
+            if name not in PARTITIONS and column_of(name) in {*COLUMNS.names, "value"}:
+                raise OptionError(f"partitions by {name!r} would hide the column of that name")
+        if not self.partition_by or len(set(self.partition_by)) < len(self.partition_by):
+            raise OptionError(f"partitions by {', '.join(self.partition_by)!r}: name each once")
+
+    def _check_catalog(self, place: Place, kind: str) -> None:
+        if self.catalog is None and (self.table or self.options):
+            raise OptionError("a table's name and a catalog's options need the catalog's name")
+        if self.catalog is None:
+            if kind == "iceberg" and place.path is None:
+                raise OptionError(
+                    f"{place}: an Iceberg table in an object store needs a catalog: name one that "
+                    f"is in ~/.pyiceberg.yaml, and the table; or take Delta, which needs none"
+                )
+            return
+        if kind != "iceberg":
+            raise OptionError(f"catalogs are for Iceberg tables: an archive in {kind} has none")
+        if self.table is None or not re.fullmatch(r"[\w-]+(\.[\w-]+)+", self.table):
+            raise OptionError(
+                f"in the catalog {self.catalog!r} a table needs a name NAMESPACE.NAME, not "
+                f"{self.table or ''!r}"
+            )
+        for name, value in self.options.items():
+            if SECRET.search(name) or SECRET_IN_URI.search(value):
+                raise OptionError(
+                    f"the catalog's option {name!r} is a secret: keep it in ~/.pyiceberg.yaml or "
+                    f"in a variable PYICEBERG_CATALOG__{self.catalog.upper()}__…"
+                )
+
+    def of_bad(self) -> Layout:
+        """Return the layout of the table with the records that could not be decoded."""
+        table = None if self.table is None else self.table + BAD_TABLE_SUFFIX
+        return replace(self, partition_by=(DATE,), table=table)
+
+    def settings(self) -> dict[str, str]:
+        """Return what of it is kept with the table; nothing of the usual one."""
+        found = (
+            {"partition_by": ",".join(self.partition_by)} if self.partition_by != (DATE,) else {}
+        )
+        if self.catalog is not None:
+            found |= {"catalog": self.catalog, "table": self.table or ""}
+        return found | ({"catalog_options": json.dumps(self.options)} if self.options else {})
+
+
+def layout_of(settings: Mapping[str, str]) -> Layout:
+    """Return the layout of an archive that exists."""
+    return Layout(
+        tuple(settings.get("partition_by", DATE).split(",")),
+        settings.get("catalog"),
+        settings.get("table"),
+        json.loads(settings.get("catalog_options", "{}")),
+    )
+
+
+def select_of(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return which records of its stream an archive has: options of the data source."""
+    found: dict[str, str] = json.loads(settings.get("select", "{}"))
+    return found
+
+
 class Store(ABC):
     """A table of files in a folder."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path | Place, layout: Layout | None = None) -> None:
+        self.root = place_of(root)
+        self.layout = layout or Layout()
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Place:
         """Where new files are written before they are committed."""
         return self.root / "files"
+
+    def check(self) -> None:
+        """Refuse a place that cannot be written to, as far as that can be known.
+
+        Raises:
+            PlaceError: its file system or object store refuses.
+        """
+        self.root.check(PROBE)
 
     @abstractmethod
     def ends(self) -> Offsets:
@@ -98,45 +220,51 @@ class Store(ABC):
         """Remove files that nothing names and that are older; return how many."""
 
 
-def open_store(place: str | Path, kind: str = FORMATS[0]) -> Store:
+def open_store(
+    place: str | Path | Place, kind: str = FORMATS[0], layout: Layout | None = None
+) -> Store:
     """Return an archive of one of the formats; it need not exist yet.
 
     Raises:
-        OptionError: there is no such format, or its library is missing.
+        OptionError: there is no such format, its library is missing, or it has no such layout.
     """
-    root = Path(place).expanduser().absolute()
-    try:
-        if kind == "delta":
-            from leporid.spark.pipelines.delta_store import DeltaStore
-
-            return DeltaStore(root)
-        if kind == "iceberg":
-            from leporid.spark.pipelines.iceberg_store import IcebergStore
-
-            return IcebergStore(root)
-    except ImportError as error:
-        raise OptionError(
-            f"an archive in {kind} needs `pip install 'leporid[lake]'`: {error}"
-        ) from None
+    root = place_of(place)
     known = ", ".join(FORMATS)
     if kind == FORMER:
         raise OptionError(
             f"archives are not written as plain Parquet any more: choose from {known}; "
             f"to export one, `archived(spark, PLACE)[0].write.parquet(FOLDER)`"
         )
-    raise OptionError(f"there is no format {kind!r}{nearest(kind, FORMATS)}; choose from {known}")
+    if kind not in FORMATS:
+        near = nearest(kind, FORMATS)
+        raise OptionError(f"there is no format {kind!r}{near}; choose from {known}")
+    layout = layout or Layout()
+    layout.check(root, kind)
+    try:
+        if kind == "delta":
+            from leporid.spark.pipelines.delta_store import DeltaStore
+
+            return DeltaStore(root, layout)
+        from leporid.spark.pipelines.iceberg_store import IcebergStore
+
+        return IcebergStore(root, layout)
+    except ImportError as error:
+        raise OptionError(
+            f"an archive in {kind} needs `pip install 'leporid[lake]'`: {error}"
+        ) from None
 
 
-def settings_of(place: str | Path) -> dict[str, str]:
+def settings_of(place: str | Path | Place) -> dict[str, str]:
     """Return what was said when an archive was made: stream, kind, schema.
 
     Raises:
         StoreError: there is something else in the folder, or an archive of an earlier version.
+        PlaceError: the object store refuses, or cannot be reached.
     """
-    root = Path(place).expanduser().absolute()
-    path = root / SETTINGS
-    if path.exists():
-        settings = dict(json.loads(path.read_text(encoding="utf-8")))
+    root = place_of(place)
+    content = (root / SETTINGS).read()
+    if content is not None:
+        settings = dict(json.loads(content))
         if settings["kind"] == FORMER:
             raise StoreError(
                 f"{root} is an archive in the Parquet format of an earlier version, which is not "
@@ -145,20 +273,17 @@ def settings_of(place: str | Path) -> dict[str, str]:
             )
         return settings
     # A run that was stopped right at its beginning leaves our own folder without settings.
-    if root.is_dir() and any(each.name != path.parent.name for each in root.iterdir()):
+    if any(name != OWN for name in root.names()):
         raise StoreError(f"{root} is not empty, and no archive: give a folder of its own")
     return {}
 
 
-def keep_settings(place: str | Path, settings: dict[str, str]) -> None:
+def keep_settings(place: str | Path | Place, settings: dict[str, str]) -> None:
     """Write an archive's settings, before anything else is in its folder."""
-    path = Path(place).expanduser().absolute() / SETTINGS
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written(path.parent, json.dumps(settings, indent=1)).replace(path)
-    sync(path.parent)
+    (place_of(place) / SETTINGS).write(json.dumps(settings, indent=1).encode())
 
 
-def existing(place: str | Path) -> tuple[Store, dict[str, str]]:
+def existing(place: str | Path | Place) -> tuple[Store, dict[str, str]]:
     """Open an archive that exists; return it and its settings.
 
     Raises:
@@ -167,17 +292,24 @@ def existing(place: str | Path) -> tuple[Store, dict[str, str]]:
     settings = settings_of(place)
     if not settings:
         raise StoreError(f"{place}: there is no archive; `leporid pipeline run archive` makes one")
-    return open_store(place, settings["kind"]), settings
+    return open_store(place, settings["kind"], layout_of(settings)), settings
 
 
 @contextmanager
-def locked(place: str | Path) -> Iterator[None]:
+def locked(place: str | Path | Place) -> Iterator[None]:
     """Keep other writers of the archive out, as long as this process lives.
+
+    An object store has no locks. There, of two writers one is refused when it commits, and its
+    step was in vain.
 
     Raises:
         ConflictError: somebody else writes to it.
     """
-    path = Path(place).expanduser().absolute() / "_leporid" / "lock"
+    own = place_of(place).path
+    if own is None:
+        yield
+        return
+    path = own / OWN / "lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
@@ -187,7 +319,7 @@ def locked(place: str | Path) -> Iterator[None]:
         yield
 
 
-def check_position(root: Path, now: Offsets, before: Offsets) -> None:
+def check_position(root: Place, now: Offsets, before: Offsets) -> None:
     """Refuse to commit on top of another position than the writer knew.
 
     Raises:
@@ -199,17 +331,6 @@ def check_position(root: Path, now: Offsets, before: Offsets) -> None:
         raise ConflictError(f"{root}: another process has archived here meanwhile")
 
 
-def written(folder: Path, content: str | bytes) -> Path:
-    """Write a draft, on disk when this returns."""
-    path = folder / f".draft-{uuid.uuid4().hex}"
-    with path.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    return path
-
-
-def bad_place(place: str | Path) -> Path:
+def bad_place(place: str | Path | Place) -> Place:
     """Return where an archive's bad records are."""
-    root = Path(place).expanduser().absolute()
-    return root.with_name(root.name + BAD_SUFFIX)
+    return place_of(place).with_suffix(BAD_SUFFIX)

@@ -8,7 +8,8 @@ much is archived or published in between.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,16 +19,20 @@ import pyarrow as pa
 from leporid.spark.checks import moment_ms
 from leporid.spark.errors import DataLossError
 from leporid.spark.offsets import BatchLimits, Offsets, advance
-from leporid.spark.pipelines.decoding import decode
-from leporid.spark.pipelines.files import REASON
+from leporid.spark.options import BATCH_ROWS
+from leporid.spark.pipelines.decoding import REASON, decode
 from leporid.spark.pipelines.origin import Origin
-from leporid.spark.pipelines.store import StoreError, bad_place, existing, settings_of
+from leporid.spark.pipelines.places import Place, place_of
+from leporid.spark.pipelines.store import StoreError, bad_place, existing, select_of, settings_of
 from leporid.spark.schema import COLUMNS, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
+
+# Files of an object store are read by so many tasks at most.
+READ_TASKS_MAX = 200
 
 # Why a record does not fit the archive's schema; the tables of bad records call it `reason`, which
 # in dead letters is something else.
@@ -37,7 +42,7 @@ BAD_REASON = "bad_reason"
 def table(
     spark: SparkSession,
     stream: str,
-    archive: str | Path | None = None,
+    archive: str | Path | Place | None = None,
     *,
     options: Mapping[str, str] | None = None,
     since: datetime | str | None = None,
@@ -72,7 +77,7 @@ def table(
 def joined(
     spark: SparkSession,
     origin: Origin,
-    archive: str | Path | None,
+    archive: str | Path | Place | None,
     first_us: int | None = None,
     last_us: int | None = None,
     *,
@@ -94,6 +99,7 @@ def joined(
         start, end = _now(origin, after or origin.begin())
         df = origin.records(spark, start, end)
         return within(with_reason(df) if include_bad else df, first_us, last_us), end
+    origin = replace(origin, select=select_of(settings_of(archive)))
     stored, ends, schema = archived(
         spark, archive, origin.stream, first_us, last_us, include_bad=include_bad
     )
@@ -124,7 +130,7 @@ def _beyond(ends: Offsets, after: Offsets) -> bool:
 
 def archived(
     spark: SparkSession,
-    archive: str | Path,
+    archive: str | Path | Place,
     stream: str | None = None,
     first_us: int | None = None,
     last_us: int | None = None,
@@ -147,18 +153,45 @@ def archived(
     columns = ddl(COLUMNS) + (f", value {value}" if schema else "")
     if "bad" in settings:
         columns += f", {REASON} string"
-    rows = spark.read.schema(columns).parquet(*paths) if paths else None
+    rows = read_files(spark, paths, columns) if paths else None
     if include_bad:
         rows = None if rows is None else with_reason(rows)
         # Asked after the archive, so that it is not behind it.
         bad_paths = _bad_paths(archive, first_us, last_us)
         if bad_paths:
-            bad = spark.read.schema(f"{ddl(COLUMNS)}, {REASON} string").parquet(*bad_paths)
+            bad = read_files(spark, bad_paths, f"{ddl(COLUMNS)}, {REASON} string")
             # The table of bad records may be ahead of the archive.
             bad = bad.where(_before(ends)).withColumnRenamed(REASON, BAD_REASON)
             bad = bad.selectExpr("*", f"cast(null as {value}) as value")
             rows = bad if rows is None else rows.unionByName(bad)
     return rows, ends, schema
+
+
+def read_files(spark: SparkSession, paths: Sequence[str], columns: str) -> DataFrame:
+    """Return the rows of Parquet files; a column that a file does not have is null in its rows.
+
+    Spark reads an object store with jars of Hadoop's only, which are not here. So its tasks read
+    from there by pyarrow, whole files and all columns.
+    """
+    if place_of(paths[0]).path is not None:
+        return spark.read.schema(columns).parquet(*paths)
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    wanted = to_arrow_schema(StructType.fromDDL(columns), timezone="UTC")
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Half a second, as below.
+        import pyarrow.dataset as ds
+
+        for batch in batches:
+            for path in batch.column("path").to_pylist():
+                files, name = place_of(path).filesystem()
+                found = ds.dataset(name, schema=wanted, filesystem=files, format="parquet")
+                yield from found.to_batches(batch_size=BATCH_ROWS)
+
+    names = spark.createDataFrame([(path,) for path in paths], "path string")
+    return names.repartition(min(len(paths), READ_TASKS_MAX)).mapInArrow(read, columns)
 
 
 def with_reason(df: DataFrame) -> DataFrame:
@@ -169,7 +202,7 @@ def with_reason(df: DataFrame) -> DataFrame:
 
 
 def _bad_paths(
-    archive: str | Path, first_us: int | None = None, last_us: int | None = None
+    archive: str | Path | Place, first_us: int | None = None, last_us: int | None = None
 ) -> list[str]:
     """Return the files with the records that did not fit the archive's schema."""
     if not settings_of(bad_place(archive)):
@@ -188,7 +221,7 @@ def _before(position: Offsets) -> Column:
     return known
 
 
-def _warn_of_bad(archive: str | Path, first_us: int | None, last_us: int | None) -> None:
+def _warn_of_bad(archive: str | Path | Place, first_us: int | None, last_us: int | None) -> None:
     """Log how many records of the archive are left out, if any."""
     paths = _bad_paths(archive, first_us, last_us)
     if not paths:
@@ -202,7 +235,9 @@ def _warn_of_bad(archive: str | Path, first_us: int | None, last_us: int | None)
         meant &= stamps >= first_us
     if last_us is not None:
         meant &= stamps < last_us
-    count = ds.dataset([path.removeprefix("file://") for path in paths]).count_rows(filter=meant)
+    places = [place_of(path).filesystem() for path in paths]
+    found = ds.dataset([name for _, name in places], filesystem=places[0][0])
+    count = found.count_rows(filter=meant)
     if count:
         log.warning(
             "%s records of the archive %s do not fit its schema and are left out; "

@@ -199,7 +199,7 @@ class TrafficPlan:
     """
 
     place: Path
-    archive: Path | None = None
+    archive: str | Path | None = None
     since_seconds: float | None = None
     every: str | None = None
     gap: str = SESSION_GAP

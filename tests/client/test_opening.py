@@ -1,5 +1,6 @@
 """Logging in: secrets, mechanisms and certificates."""
 
+import asyncio
 import base64
 import json
 import time
@@ -50,6 +51,20 @@ async def test_how_long_a_token_is_valid():
     assert (await secret_of(Settings(password="p"))).text == "p"
     with pytest.raises(LocalProtocolError, match="token provider"):
         await secret_of(Settings(token=lambda: 5))  # type: ignore[arg-type,return-value]
+
+
+async def test_a_provider_that_gives_no_token_holds_nothing_up():
+    async def hangs() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async def fails() -> str:
+        raise TimeoutError("its own")
+
+    with pytest.raises(ConnectFailed, match=r"no token within 0\.01 s"):
+        await secret_of(Settings(token=hangs, connect_timeout_s=0.01))
+    with pytest.raises(ConnectFailed, match="its own"):
+        await secret_of(Settings(token=fails))
 
 
 def test_servers_tell_what_they_have():

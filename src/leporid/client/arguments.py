@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from leporid.amqp.tables import Value
 from leporid.client.errors import LocalProtocolError
@@ -19,6 +19,15 @@ WINDOW_MAX: Final = 1_000_000
 
 if TYPE_CHECKING:
     from leporid.client.opening import Server
+
+
+class BindOptions(TypedDict, total=False):
+    """The options of `Channel.bind` and `unbind`, which say what they mean."""
+
+    tags: str | list[str] | None
+    sql: str | None
+    filter_class: str | None
+    arguments: Mapping[str, HeaderValue] | None
 
 
 def whole_number(value: object, name: str, least: int, most: int) -> int:

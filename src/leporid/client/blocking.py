@@ -30,7 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from leporid.client import connection as asynchronous
 from leporid.client.blocking_messages import Consumer, Delivery, Exchange, Queue, Stream
@@ -40,6 +40,7 @@ from leporid.client.scheduler import SERIES_QUEUE, Scheduled
 from leporid.client.scheduler import Scheduler as AsyncScheduler
 
 if TYPE_CHECKING:
+    from leporid.client.arguments import BindOptions
     from leporid.client.channel import Channel as AsyncChannel
     from leporid.client.connection import Connection as AsyncConnection
     from leporid.client.connection import EventCallback
@@ -299,21 +300,14 @@ class Channel:
         destination: Queue | Exchange | str,
         source: Exchange | str,
         key: str = "",
-        *,
-        tags: str | list[str] | None = None,
-        sql: str | None = None,
-        filter_class: str | None = None,
-        arguments: Mapping[str, HeaderValue] | None = None,
+        **options: Unpack[BindOptions],
     ) -> None:
         """Bind a queue, or an exchange, to an exchange; as `leporid.client.Channel.bind`."""
         work = self._it.bind(
             destination if isinstance(destination, str) else destination.behind,
             source if isinstance(source, str) else source.behind,
             key,
-            tags=tags,
-            sql=sql,
-            filter_class=filter_class,
-            arguments=arguments,
+            **options,
         )
         self._thread.wait(work)
 
@@ -322,21 +316,14 @@ class Channel:
         destination: Queue | Exchange | str,
         source: Exchange | str,
         key: str = "",
-        *,
-        tags: str | list[str] | None = None,
-        sql: str | None = None,
-        filter_class: str | None = None,
-        arguments: Mapping[str, HeaderValue] | None = None,
+        **options: Unpack[BindOptions],
     ) -> None:
         """Remove the binding that `bind` with the same arguments made."""
         work = self._it.unbind(
             destination if isinstance(destination, str) else destination.behind,
             source if isinstance(source, str) else source.behind,
             key,
-            tags=tags,
-            sql=sql,
-            filter_class=filter_class,
-            arguments=arguments,
+            **options,
         )
         self._thread.wait(work)
 

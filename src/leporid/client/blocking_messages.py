@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from leporid.client.delivery import give_back
 from leporid.client.errors import LocalProtocolError
@@ -24,6 +24,7 @@ from leporid.client.errors import LocalProtocolError
 if TYPE_CHECKING:
     from leporid.amqp.properties import Properties
     from leporid.client.api import Browsed
+    from leporid.client.arguments import BindOptions
     from leporid.client.consumer import Consumer as AsyncConsumer
     from leporid.client.delivery import Delivery as AsyncDelivery
     from leporid.client.exchange import Exchange as AsyncExchange
@@ -155,12 +156,12 @@ class Exchange:
             raise
         return self._thread.result(published)
 
-    def bind(self, source: Exchange | str, key: str = "", **options: Any) -> None:
+    def bind(self, source: Exchange | str, key: str = "", **options: Unpack[BindOptions]) -> None:
         """Have messages of another exchange routed to this one; as `Channel.bind`."""
         given = source if isinstance(source, str) else source.behind
         self._thread.wait(self.behind.bind(given, key, **options))
 
-    def unbind(self, source: Exchange | str, key: str = "", **options: Any) -> None:
+    def unbind(self, source: Exchange | str, key: str = "", **options: Unpack[BindOptions]) -> None:
         """Remove the binding that `bind` with the same arguments made."""
         given = source if isinstance(source, str) else source.behind
         self._thread.wait(self.behind.unbind(given, key, **options))
@@ -224,12 +225,14 @@ class Queue:
         """How many consumers it had then."""
         return self.behind.consumer_count
 
-    def bind(self, exchange: Exchange | str, key: str = "", **options: Any) -> None:
+    def bind(self, exchange: Exchange | str, key: str = "", **options: Unpack[BindOptions]) -> None:
         """Have messages of an exchange routed to the queue; as `Channel.bind`."""
         given = exchange if isinstance(exchange, str) else exchange.behind
         self._thread.wait(self.behind.bind(given, key, **options))
 
-    def unbind(self, exchange: Exchange | str, key: str = "", **options: Any) -> None:
+    def unbind(
+        self, exchange: Exchange | str, key: str = "", **options: Unpack[BindOptions]
+    ) -> None:
         """Remove the binding that `bind` with the same arguments made."""
         given = exchange if isinstance(exchange, str) else exchange.behind
         self._thread.wait(self.behind.unbind(given, key, **options))

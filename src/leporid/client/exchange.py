@@ -7,19 +7,18 @@ know connections. Invariant: a publish that returns was confirmed, on a channel 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from leporid.amqp.tables import Value
-from leporid.client.arguments import WINDOW_MAX, whole_number
+from leporid.client.arguments import WINDOW_MAX, BindOptions, whole_number
 from leporid.client.codec import ChannelCodec
 from leporid.client.encoder import EncodedProperties, check_name, encode_properties
 from leporid.client.errors import LocalProtocolError, Timeout, fresh
 from leporid.client.message import (
     Body,
     Headers,
-    HeaderValue,
     Message,
     delay_ms_of,
     expiration_of,
@@ -256,34 +255,16 @@ class Exchange:
             raise fresh(batch.error)
 
     async def bind(
-        self,
-        source: Exchange | str,
-        key: str = "",
-        *,
-        tags: str | list[str] | None = None,
-        sql: str | None = None,
-        filter_class: str | None = None,
-        arguments: Mapping[str, HeaderValue] | None = None,
+        self, source: Exchange | str, key: str = "", **options: Unpack[BindOptions]
     ) -> None:
-        """Has messages of another exchange routed to this one; see `Channel.bind`."""
-        await self.channel.bind(
-            self, source, key, tags=tags, sql=sql, filter_class=filter_class, arguments=arguments
-        )
+        """Has messages of another exchange routed to this one; options as of `Channel.bind`."""
+        await self.channel.bind(self, source, key, **options)
 
     async def unbind(
-        self,
-        source: Exchange | str,
-        key: str = "",
-        *,
-        tags: str | list[str] | None = None,
-        sql: str | None = None,
-        filter_class: str | None = None,
-        arguments: Mapping[str, HeaderValue] | None = None,
+        self, source: Exchange | str, key: str = "", **options: Unpack[BindOptions]
     ) -> None:
         """Removes the binding that `bind` with the same arguments made."""
-        await self.channel.unbind(
-            self, source, key, tags=tags, sql=sql, filter_class=filter_class, arguments=arguments
-        )
+        await self.channel.unbind(self, source, key, **options)
 
     async def delete(self, *, if_unused: bool = False) -> None:
         """Deletes the exchange.

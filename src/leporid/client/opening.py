@@ -153,17 +153,22 @@ async def secret_of(settings: Settings) -> Secret:
     """Returns the password, or a new token of the provider.
 
     Raises:
-        ConnectFailed: the provider failed.
+        ConnectFailed: the provider failed, or gave none in time.
     """
     if settings.token is None:
         return Secret(settings.password)
     try:
-        token = settings.token()
-        if inspect.isawaitable(token):
-            token = await token
+        async with asyncio.timeout(settings.connect_timeout_s) as limit:
+            token = settings.token()
+            if inspect.isawaitable(token):
+                token = await token
     except ClientError:
         raise
     except Exception as error:
+        if limit.expired():
+            raise ConnectFailed(
+                f"the token provider gave no token within {settings.connect_timeout_s:g} s"
+            ) from None
         # Whatever an application's function raises: an attempt to connect has failed.
         raise ConnectFailed(f"the token provider failed: {error!r}") from error
     if isinstance(token, Token):

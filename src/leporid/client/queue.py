@@ -7,7 +7,7 @@ name of then.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from leporid.amqp.methods import (
     BasicGet,
@@ -18,6 +18,7 @@ from leporid.amqp.methods import (
 )
 from leporid.client import arguments as given
 from leporid.client.api import Browsed, browsed
+from leporid.client.arguments import BindOptions
 from leporid.client.channel_link import GET_ANSWERS
 from leporid.client.consumer import Consumer
 from leporid.client.delivery import Delivery
@@ -71,34 +72,16 @@ class Queue:
         return self._record is not None and self._record.declare.auto_delete
 
     async def bind(
-        self,
-        exchange: Exchange | str,
-        key: str = "",
-        *,
-        tags: str | list[str] | None = None,
-        sql: str | None = None,
-        filter_class: str | None = None,
-        arguments: Mapping[str, HeaderValue] | None = None,
+        self, exchange: Exchange | str, key: str = "", **options: Unpack[BindOptions]
     ) -> None:
-        """Has messages of an exchange routed to the queue; see `Channel.bind`."""
-        await self.channel.bind(
-            self, exchange, key, tags=tags, sql=sql, filter_class=filter_class, arguments=arguments
-        )
+        """Has messages of an exchange routed to the queue; options as of `Channel.bind`."""
+        await self.channel.bind(self, exchange, key, **options)
 
     async def unbind(
-        self,
-        exchange: Exchange | str,
-        key: str = "",
-        *,
-        tags: str | list[str] | None = None,
-        sql: str | None = None,
-        filter_class: str | None = None,
-        arguments: Mapping[str, HeaderValue] | None = None,
+        self, exchange: Exchange | str, key: str = "", **options: Unpack[BindOptions]
     ) -> None:
         """Removes the binding that `bind` with the same arguments made."""
-        await self.channel.unbind(
-            self, exchange, key, tags=tags, sql=sql, filter_class=filter_class, arguments=arguments
-        )
+        await self.channel.unbind(self, exchange, key, **options)
 
     def consume(
         self,

@@ -128,7 +128,7 @@ class Settings:
             wait until they may send. `publish_many` has its `window`.
         unconfirmed_bytes_max: as soon as the bodies of these have so many bytes, others wait, too;
             and so does each `publish_many` with its own.
-        connect_timeout_s: for one address: TCP, TLS and login.
+        connect_timeout_s: for one address: TCP, TLS and login; and for a token.
         answer_timeout_s: for an answer of the broker to a method.
         robust: connect again when the connection is lost.
         retry_refused: also when the broker refuses the user (403).

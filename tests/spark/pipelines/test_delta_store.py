@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("deltalake")
 
+from deltalake import DeltaTable
 from tests.spark.pipelines.stores import committed, ends, files
 
 from leporid.spark.pipelines import delta_store
@@ -23,14 +24,10 @@ def store(tmp_path):
 
 
 def test_delta_itself_knows_the_position(store):
-    from deltalake import DeltaTable
-
     assert DeltaTable(str(store.root)).transaction_version("leporid:s:0:i-1") == 10
 
 
 def test_another_reader_finds_rows_and_days(store):
-    from deltalake import DeltaTable
-
     rows = DeltaTable(str(store.root)).to_pyarrow_table()
     assert sorted(rows.column("offset").to_pylist()) == list(range(10))
     assert {str(day) for day in rows.column("date").to_pylist()} == {"2026-01-01"}
@@ -86,3 +83,23 @@ def test_vacuum_removes_old_files_of_a_stopped_run(store):
         os.utime(path, (0, 0))
     assert store.vacuum(3600) == 1
     assert committed(store) == list(range(10))
+
+
+def test_a_reader_that_is_behind_finds_commits_and_files_as_long_as_they_are_kept(store):
+    def kept():
+        return DeltaTable(str(store.root)).metadata().configuration["delta.logRetentionDuration"]
+
+    for at in range(10, 13):
+        store.commit(files(store, at, 1), ends(at), ends(at + 1))
+    assert kept() == "interval 7 days"
+    assert store.compact(2, 10**8) == 4
+    assert store.vacuum(2 * 86400) == 0
+    assert kept() == "interval 2 days"
+    assert store.ends() == ends(13)
+    before = DeltaTable(str(store.root), version=2).to_pyarrow_table()
+    assert sorted(before.column("offset").to_pylist()) == list(range(11))
+    for path in store.folder.path.iterdir():
+        os.utime(path, (0, 0))
+    store.vacuum(3600)
+    assert committed(store) == list(range(13))
+    assert kept() == "interval 1 days"

@@ -53,10 +53,10 @@ const FILTERS = [
   },
 ];
 
-/** The path as names are read; what is no UTF-8 stays encoded. */
+/** The path with names as they are read, but for slashes; what is no UTF-8 stays encoded. */
 function plain(path) {
   try {
-    return decodeURIComponent(path);
+    return path.split("/").map((each) => decodeURIComponent(each).replaceAll("/", "%2F")).join("/");
   } catch {
     return path;
   }
@@ -75,7 +75,7 @@ export default function Audit({ query }) {
       ${" "}<button type="button" class="button quiet"
         onClick=${() => setQuery({ user: null, page: null })}>Show all users</button></p>`}
     <${List} path=${["audit"]} query=${asked} columns=${COLUMNS} filters=${FILTERS}
-      caption="Audit" rowKey=${(row) => row.id}
+      caption="Audit" search="Filter by path" rowKey=${(row) => row.id}
       empty=${html`<${Empty} title="Nothing yet">
         Nobody has changed anything${vhost !== null && " there"} since the broker started.<//>`} />
   <//>`;

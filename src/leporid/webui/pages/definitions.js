@@ -113,7 +113,7 @@ function Import({ path, vhost, why }) {
     <h2>Import</h2>
     <p>First the broker says what would change. What can be done is done together, or none of it
       if one part is refused. Queues and exchanges that are there otherwise are conflicts: they stay
-      as they are, and are named. So does everything that is not in the document.</p>
+      as they are, and are named. What is not in the document stays, too.</p>
     <div class="field">
       <label for="definitions-file">File</label>
       <input id="definitions-file" type="file" accept=".json,application/json" ref=${chosen}

@@ -43,7 +43,6 @@ export function vhostColumn(vhost) {
           name: "vhost",
           title: "Virtual host",
           sort: true,
-          wide: true,
           cell: (row) => html`<span class="name">${row.vhost}</span>`,
         },
       ]

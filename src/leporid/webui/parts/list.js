@@ -21,6 +21,7 @@ const TYPING_MS = 250;
  *   `wide`: not shown on narrow screens.
  * @param {object} [props.query] more parameters of the route.
  * @param {boolean} [props.filterable] whether names can be searched.
+ * @param {string} [props.search] what the field for that is called.
  * @param {any} props.empty shown if there is nothing, and nothing was filtered out.
  * @param {function(object): string} props.rowKey
  * @param {number} [props.every] milliseconds between two looks; 5000 unless given.
@@ -40,6 +41,7 @@ export function List({
   columns,
   query = {},
   filterable = true,
+  search = "Filter by name",
   empty,
   rowKey,
   every = 5000,
@@ -84,7 +86,7 @@ export function List({
   return html`<section class="list-box" aria-busy=${loading ? "true" : "false"}>
     ${(filterable || filters.length > 0 || tools) &&
     html`<div class="list-head">
-      ${filterable && html`<${Search} state=${state} />`}
+      ${filterable && html`<${Search} state=${state} title=${search} />`}
       ${filters.map((each) => html`<${Narrow} key=${each.name} filter=${each} state=${state} />`)}
       ${tools}
       <span class="list-count" role="status">${data && counts(data)}</span>
@@ -194,7 +196,7 @@ function Narrow({ filter, state }) {
   >`;
 }
 
-function Search({ state }) {
+function Search({ state, title }) {
   const [text, setText] = useState(state.name);
   const timer = useRef(null);
   useEffect(() => setText(state.name), [state.name]);
@@ -207,8 +209,8 @@ function Search({ state }) {
     timer.current = setTimeout(search, TYPING_MS);
   };
   return html`<label class="search"
-      ><span class="only-read">Filter by name</span
-      ><input type="search" placeholder="Filter by name" value=${text} spellcheck=${false}
+      ><span class="only-read">${title}</span
+      ><input type="search" placeholder=${title} value=${text} spellcheck=${false}
         onInput=${typed}
     /></label>
     <label class="check-inline"

@@ -216,6 +216,38 @@ async def test_rates_of_a_queue(world: World, client: httpx.AsyncClient):
     assert found["messages_details"] == {"rate": 2.0}
 
 
+async def test_samples_of_a_queue(world: World, client: httpx.AsyncClient):
+    queue = queue_of(world, "q")
+    now = [100.0]
+    object.__setattr__(world.around, "monotonic", lambda: now[0])
+    fill(world, queue, 10)
+    rates = "msg_rates_age=60&msg_rates_incr=5"
+    path = f"{URL}/q?lengths_age=60&lengths_incr=5&{rates}"
+    await asked(client, "GET", path)  # from now on there are samples
+    for _ in range(20):
+        now[0] += 1
+        fill(world, queue, 2)
+        for _ in world.around.histories.taking():
+            pass
+    _, found = await asked(client, "GET", path)
+    ready = found["messages_ready_details"]
+    assert [each["sample"] for each in ready["samples"]] == [50, 40, 30, 20, 10]
+    assert (ready["avg"], ready["avg_rate"]) == (30.0, 2.0)
+    times = [each["timestamp"] for each in ready["samples"]]
+    assert [times[0] - each for each in times] == [0, 5000, 10000, 15000, 20000]
+    published = found["message_stats"]["publish_details"]
+    assert published["samples"] == ready["samples"]
+    assert "rate" in published
+    _, found = await asked(client, "GET", f"{path}&columns=messages_details.avg")
+    assert found == {"messages_details": {"avg": 30.0}}
+    # Whoever asks for one kind gets no other; a second apart is as fine as there is.
+    _, found = await asked(client, "GET", f"{URL}/q?lengths_age=2&lengths_incr=1")
+    assert len(found["messages_details"]["samples"]) == 3
+    assert "samples" not in found["message_stats"]["publish_details"]
+    status, found = await asked(client, "GET", f"{URL}/q?{rates}x")
+    assert (status, found["error"]) == (400, "bad_request")
+
+
 async def test_actions(world: World, client: httpx.AsyncClient):
     queue_of(world, "q")
     url = f"{URL}/q/actions"

@@ -26,12 +26,17 @@ from leporid.management.rates import (
     RATE_SECONDS,
     REASONS,
     RINGS,
+    Sample,
+    apart,
     deliveries,
+    ring_for,
+    sampled_details,
 )
 
 if TYPE_CHECKING:
     from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.queue.queue import QueueState
+    from leporid.management.rates import Ages
 
 # Each costs some microseconds a second.
 OBJECTS_MAX: Final = 200
@@ -201,6 +206,24 @@ class History:
                 if name not in lags:
                     lags[name] = Ring(every_s, rows_max, 1)
                 lags[name].add(at_ms, (lag,))
+
+    def details(self, names: Sequence[str], ages: Ages, now_s: float) -> dict[str, dict[str, Any]]:
+        """Return samples as RabbitMQ writes them, by name; of names that are not sampled, none.
+
+        Args:
+            names: of totals, or of how many there are.
+            ages: which samples.
+            now_s: by the clock of the samples.
+        """
+        ring = self.rings[ring_for(ages)]
+        rows = (ring.row(at) for at in range(len(ring)))
+        samples = [Sample(at_ms / 1000, tuple(values)) for at_ms, *values in rows]
+        chosen, known = apart(samples, ages, now_s), names_of(self.kind)
+        return {
+            name: sampled_details(chosen, known.index(name), now_s, ages.now_ms)
+            for name in names
+            if name in known
+        }
 
     def lag_columns(self, place: int) -> dict[str, list[int | None]]:
         """Return the lags of a ring's readers by the names of their series; None: not known yet."""

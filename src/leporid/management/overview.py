@@ -16,9 +16,9 @@ from leporid.management.authorization import administrator, manager, not_found
 from leporid.management.nodes import contexts, exchange_types, listeners
 from leporid.management.paging import columns_in
 from leporid.management.paths import name_of
-from leporid.management.rates import CHURN, MESSAGES, RINGS, TOTALS, Ages
-from leporid.management.refusals import Refusal
+from leporid.management.rates import CHURN, MESSAGES, RINGS, TOTALS
 from leporid.management.runtime_parameters import cluster_name
+from leporid.management.sample_routes import ages_in
 
 if TYPE_CHECKING:
     from leporid.broker.vhost import VirtualHost
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 RABBITMQ_VERSION: Final = "3.10.8"
 """The version of RabbitMQ whose answers these are; clients look at it to know what they may ask."""
-
-# Samples are kept for a day.
-AGE_MAX: Final = RINGS[-1][0] * RINGS[-1][1]
 
 FEATURE_FLAGS: Final = (
     "classic_mirrored_queue_version",
@@ -78,25 +75,15 @@ class OverviewRoutes:
             "contexts": contexts(node),
         }
         if may_monitor(user):
-            shown["message_stats"] = samples.stats(MESSAGES, self._ages(request, "msg_rates"))
-            shown["churn_rates"] = samples.stats(CHURN, self._ages(request, "msg_rates"))
-            shown["queue_totals"] = samples.stats(TOTALS, self._ages(request, "lengths"))
+            ages = ages_in(around, request, "msg_rates")
+            shown["message_stats"] = samples.stats(MESSAGES, ages)
+            shown["churn_rates"] = samples.stats(CHURN, ages)
+            shown["queue_totals"] = samples.stats(TOTALS, ages_in(around, request, "lengths"))
         else:
             shown["message_stats"] = {}
             shown["queue_totals"] = _queue_totals(vhosts)
         columns = columns_in(request)
         return around.listing(user, shown if columns is None else columns.of_shown(shown))
-
-    def _ages(self, request: Request, kind: str) -> Ages | None:
-        """Return which samples are asked for, None if none are; raises Refusal."""
-        given = request.query_params
-        if f"{kind}_age" not in given or f"{kind}_incr" not in given:
-            return None
-        texts = given[f"{kind}_age"], given[f"{kind}_incr"]
-        if not all(text.isascii() and text.isdigit() and 0 < len(text) < 9 for text in texts):
-            raise Refusal(400, "bad_request", f"{kind}_age and {kind}_incr are seconds")
-        age, every = (int(text) for text in texts)
-        return Ages(min(age, AGE_MAX), max(1, every), self._around.engine.clock.wall_ms)
 
     def _object_totals(self, vhosts: list[VirtualHost], *, of_all: bool) -> dict[str, int]:
         broker = self._around.broker

@@ -20,11 +20,13 @@ from leporid.management.acting import Acting, creator
 from leporid.management.authorization import not_found, vhosts_listed, visitor
 from leporid.management.consumers import shown_consumer
 from leporid.management.details import connection_details
+from leporid.management.histories import Key
 from leporid.management.paging import ABSENT, Lists, Table, columns_in
 from leporid.management.parameters import flag_in, object_in
 from leporid.management.paths import name_of, takes
 from leporid.management.rates import DELIVERIES, deliveries, rates_of, with_rates
 from leporid.management.refusals import Refusal
+from leporid.management.sample_routes import AGES, ages_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
     from leporid.broker.queue.queue import QueueState
     from leporid.broker.vhost import VirtualHost
+    from leporid.management.rates import Ages
     from leporid.management.surroundings import Surroundings
 
 # What a list has of each queue with disable_stats=true.
@@ -90,14 +93,24 @@ class QueueRoutes:
             table = self._with_totals if totals else self._defined
         return await self._lists.answer(request, user, queues_of(vhosts), count, table)
 
+    @takes(**AGES)
     async def show(self, request: Request) -> Response:
-        """GET /api/queues/{vhost}/{queue}: with its consumers."""
+        """GET /api/queues/{vhost}/{queue}: with its consumers, and samples if they are asked for.
+
+        Samples are taken from when somebody first asks for them.
+        """
         user, vhost = await visitor(self._around, request)
         queue = vhost.find_queue(name_of(request, "queue"))
         if queue is None:
             raise not_found()
         columns = columns_in(request)
-        shown = self._table.show(queue, columns)
+        lengths, rates = (ages_in(self._around, request, kind) for kind in ("lengths", "msg_rates"))
+        if lengths is None and rates is None:
+            shown = self._table.show(queue, columns)
+        else:
+            shown = self._table.show(queue)
+            self._add_samples(shown, queue, user, lengths, rates)
+            shown = shown if columns is None else columns.of_shown(shown)
         if columns is None:
             node = self._around.node_name
             consumers = tuple(queue.subscriptions)
@@ -109,6 +122,30 @@ class QueueRoutes:
                 "incoming": [],
             }
         return self._around.listing(user, shown)
+
+    def _add_samples(
+        self,
+        shown: dict[str, Any],
+        queue: QueueState,
+        user: User,
+        lengths: Ages | None,
+        rates: Ages | None,
+    ) -> None:
+        """Add samples to what is shown of a queue, which is sampled from now on."""
+        kind = "queue" if queue.stream is None else "stream"
+        key = Key(kind, queue.vhost, queue.name)
+        history, now_s = (
+            self._around.histories.look(key, queue, user.name),
+            self._around.monotonic(),
+        )
+        for ages, names, into in (
+            (lengths, COUNTED, shown),
+            (rates, STATS, shown.get("message_stats", {})),
+        ):
+            found = {} if ages is None else history.details(names, ages, now_s)
+            for name, details in found.items():
+                if f"{name}_details" in into:
+                    into[f"{name}_details"] |= details
 
     def _fields(self) -> dict[str, Any]:
         """Return what is said of a queue without samples."""

@@ -11,7 +11,7 @@ Must not know HTTP. Invariant: a total is read, never reset, so that all who ask
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -190,34 +190,17 @@ class Samples:
             (each for each in reversed(self._rings[0]) if now.at_s - each.at_s >= RATE_SECONDS),
             self._rings[0][0] if self._rings[0] else now,
         )
-        chosen = [] if ages is None else list(self._chosen(ages))
+        ring = [] if ages is None else list(self._rings[ring_for(ages)])
+        chosen = [] if ages is None else apart(ring, ages, self._monotonic())
         found: dict[str, Any] = {}
         for name in names:
             at = SAMPLED.index(name)
             details: dict[str, Any] = {"rate": _rate(before, now, at)}
             if ages is not None:
-                details |= _history(chosen, at, now.at_s, ages.now_ms)
+                details |= sampled_details(chosen, at, now.at_s, ages.now_ms)
             found[name] = now.values[at]
             found[f"{name}_details"] = details
         return found
-
-    def _chosen(self, ages: Ages) -> Iterator[Sample]:
-        """The samples that a client asks for, the newest first, about `every_s` apart."""
-        ring = next(
-            (
-                ring
-                for (seconds, count), ring in zip(RINGS, self._rings, strict=True)
-                if seconds * count > ages.age_s
-            ),
-            self._rings[-1],
-        )
-        last: float | None = None
-        for each in reversed(ring):
-            if self._monotonic() - each.at_s > ages.age_s:
-                return
-            if last is None or last - each.at_s >= ages.every_s - 0.5:
-                last = each.at_s
-                yield each
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +221,40 @@ def _rate(before: Sample, now: Sample, at: int) -> float:
     return 0.0 if seconds <= 0 else (now.values[at] - before.values[at]) / seconds
 
 
-def _history(chosen: Sequence[Sample], at: int, now_s: float, now_ms: int) -> dict[str, Any]:
+def ring_for(ages: Ages) -> int:
+    """Return the place in RINGS of the finest samples that go back so far."""
+    return next(
+        (place for place, (every_s, count) in enumerate(RINGS) if every_s * count > ages.age_s),
+        len(RINGS) - 1,
+    )
+
+
+def apart(samples: Sequence[Sample], ages: Ages, now_s: float) -> list[Sample]:
+    """Return the samples that a client asks for, the newest first, about `every_s` apart.
+
+    Args:
+        samples: the oldest first.
+        ages: which are asked for.
+        now_s: by the clock of the samples.
+    """
+    found: list[Sample] = []
+    for each in reversed(samples):
+        if now_s - each.at_s > ages.age_s:
+            break
+        if not found or found[-1].at_s - each.at_s >= ages.every_s - 0.5:
+            found.append(each)
+    return found
+
+
+def sampled_details(chosen: Sequence[Sample], at: int, now_s: float, now_ms: int) -> dict[str, Any]:
+    """Return samples of one value as RabbitMQ writes them, with their average and its rate.
+
+    Args:
+        chosen: what `apart` returned.
+        at: the place of the value.
+        now_s: by the clock of the samples.
+        now_ms: the same moment by the wall's clock.
+    """
     if not chosen:
         return {"samples": []}
     values = [each.values[at] for each in chosen]

@@ -1,8 +1,8 @@
 """Samples of the last minute, hour or day, for charts.
 
-Responsible for the routes. Must not know how samples are taken (`rates`, `histories`). Invariants:
-all series of an answer have as many values as there are moments; a rate is that since the moment
-before, and none for the first.
+Responsible for the routes, and for which samples RabbitMQ's parameters ask for. Must not know how
+samples are taken (`rates`, `histories`). Invariants: all series of an answer have as many values as
+there are moments; a rate is that since the moment before, and none for the first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from leporid.management.listings import Written
 from leporid.management.live import find
 from leporid.management.parameters import Parameters
 from leporid.management.paths import name_of, takes
-from leporid.management.rates import COUNTERS, RINGS, SAMPLED
+from leporid.management.rates import COUNTERS, RINGS, SAMPLED, Ages
+from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -35,6 +36,40 @@ QUERY: Final[Mapping[str, Mapping[str, Any]]] = {
     "range": {"type": "string", "enum": list(RANGES)},
     "names": {"type": "string"},
 }
+
+
+# Samples are kept for a day.
+AGE_MAX: Final = RINGS[-1][0] * RINGS[-1][1]
+AGES: Final[Mapping[str, Mapping[str, Any]]] = {
+    f"{kind}_{part}": {"type": "integer", "minimum": 0}
+    for kind in ("msg_rates", "lengths")
+    for part in ("age", "incr")
+}
+"""RabbitMQ's parameters: how many seconds back, and how many apart."""
+
+
+def ages_in(around: Surroundings, request: Request, kind: str) -> Ages | None:
+    """Return which samples a request asks for by RabbitMQ's parameters.
+
+    Args:
+        around: the broker.
+        request: the request.
+        kind: "msg_rates" or "lengths".
+
+    Returns:
+        None: it asks for none.
+
+    Raises:
+        Refusal: it is no number of seconds.
+    """
+    given = request.query_params
+    if f"{kind}_age" not in given or f"{kind}_incr" not in given:
+        return None
+    texts = given[f"{kind}_age"], given[f"{kind}_incr"]
+    if not all(text.isascii() and text.isdigit() and 0 < len(text) < 9 for text in texts):
+        raise Refusal(400, "bad_request", f"{kind}_age and {kind}_incr are seconds")
+    age, every = (int(text) for text in texts)
+    return Ages(min(age, AGE_MAX), max(1, every), around.engine.clock.wall_ms)
 
 
 class SampleRoutes:

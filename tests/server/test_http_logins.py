@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import httpx
 import pika
@@ -11,13 +13,25 @@ import pytest
 from tests.server.certificates import PATIENCE_S, logged_in, running, until
 from tests.server.outside import Decider
 
+from leporid.amqp.errors import AccessRefused
 from leporid.amqp.frames import method_frame
 from leporid.amqp.methods import ConnectionStartOk
+from leporid.broker.access.access import Access, User
+from leporid.broker.access.backends import Backends, Claim, Internal
+from leporid.broker.access.logins import Logins
+from leporid.broker.access.passwords import salted_sha256
+from leporid.broker.access.sasl import Credentials
+from leporid.limits.refusals import Refusals
 from leporid.server.http_logins import WAITING_MAX
+from leporid.server.login_backends import LoginBackends
+from leporid.server.oauth_settings import Auth, AuthHttp, OAuth2
 from leporid.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.slow
 
+SECRET = b"s" * 32
+PATHS = ("user", "vhost", "resource", "topic")
+DENIED = (200, b"deny")
 RIGHTS = 'permissions."/" = {configure = ".*", write = ".*", read = ".*"}'
 
 
@@ -125,6 +139,58 @@ def test_a_server_that_does_not_answer_keeps_nobody_else_waiting(broker, decider
     for sock in waiting:
         sock.close()
     decider.hold.set()
+
+
+async def test_own_passwords_go_with_rights_of_the_server(decider: Decider):
+    """The back end `internal:http`, by itself: no broker, and the test's server."""
+    decider.answers.clear()
+    decider.hold.set()
+    decider.decides = lambda path, fields: (
+        DENIED if fields["username"] == "out" else (200, b"allow monitoring")
+    )
+    paths = {f"{name}_path": f"{decider.url}/auth/{name}" for name in PATHS}
+    config = SimpleNamespace(
+        auth=Auth(("internal:http",), cache_seconds=60),
+        auth_http=AuthHttp(**paths, http_method="post"),  # type: ignore[arg-type]
+        oauth2=OAuth2(),
+    )
+    users = [User(name, salted_sha256("own", SECRET), tags=("a",)) for name in ("jo", "out")]
+    access, refusals = Access(users, SECRET), Refusals()
+
+    def at_once(work: Callable[[], None], done: Callable[[], None]) -> None:
+        work()
+        done()
+
+    logins = Logins(access, at_once, refusals)
+    internal = Internal(access, lambda: logins)
+    broker = SimpleNamespace(
+        access=access,
+        backends=Backends(internal, access.attempts),
+        refusals=refusals,
+        recheck=lambda name: None,
+    )
+    made = LoginBackends(config, broker, lambda: None)  # type: ignore[arg-type]
+
+    async def log_in(name: str, password: bytes) -> User | AccessRefused:
+        answer: asyncio.Future[User | AccessRefused] = asyncio.get_running_loop().create_future()
+        claim = Claim(Credentials("PLAIN", name, password), "here", loopback=True, host="::1")
+        broker.backends.log_in(claim, answer.set_result)
+        return await asyncio.wait_for(answer, PATIENCE_S)
+
+    decider.asked.clear()
+    for _ in range(2):
+        found = await log_in("jo", b"own")
+        assert isinstance(found, User)
+        assert (found.name, tuple(found.tags)) == ("jo", ("a", "monitoring"))
+        assert found.remote is not None
+    # The server does not see the password, and is asked once.
+    assert decider.asked == [("POST", "/auth/user", {"username": "jo"})]
+    assert isinstance(await log_in("jo", b"wrong"), AccessRefused)
+    assert len(decider.asked) == 1
+    assert isinstance(await log_in("out", b"own"), AccessRefused)
+    assert not broker.backends.ask_internal
+    made.stop()
+    decider.decides = lambda path, fields: None
 
 
 def raw_login(broker: BrokerProcess, password: str) -> socket.socket:

@@ -29,6 +29,11 @@ def test_scopes_may_be_one_text_or_several(tmp_path):
         (GOOD, "without issuer, jwks_url or signing_keys"),
         (GOOD + 'oauth2.signing_keys.a = "/a"\noauth2.default_key = "b"', "none of signing_keys"),
         ('auth.backends = ["http"]', "auth_http.user_path: missing"),
+        ('auth.backends = ["internal:http"]', "auth_http.user_path: missing"),
+        (
+            'auth.backends = ["internal:http"]\n[auth_http]\nuser_path = "http://127.0.0.1:1/"',
+            "auth_http.vhost_path: missing; 'internal:http' asks a server about rights",
+        ),
         ('auth_http.http_method = "put"', 'must be one of "get", "post"'),
         ("auth.backends = []", "must name at least one back end"),
         ('auth.backends = ["internal", "internal"]', "none twice"),

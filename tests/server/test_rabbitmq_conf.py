@@ -147,9 +147,22 @@ auth_http.vhost_path = http://127.0.0.1:8000/auth/vhost
     assert config.auth_http.http_method == "post"
     assert config.auth_http.vhost_path is None
     assert "auth_http.vhost_path: rights are those of users (authz = internal)" in printed
-    printed, config = used(text.replace("n = http", "n = internal", 1), tmp_path)
+    printed, config = used(text.replace("n = http", "n = oauth2", 1), tmp_path)
     assert config.auth.backends == ("internal",)
-    assert "only authn = http with authz = internal or http" in printed
+    assert "only authn = http, and internal with authz = http, are there" in printed
+
+
+def test_own_users_have_rights_of_a_server_that_decides(tmp_path: Path):
+    text = """\
+auth_backends.1.authn = internal
+auth_backends.1.authz = rabbit_auth_backend_http
+auth_http.vhost_path = http://127.0.0.1:9/vhost
+"""
+    _, config = used(text, tmp_path)
+    assert config.auth.backends == ("internal:http",)
+    assert config.auth_http.vhost_path == "http://127.0.0.1:9/vhost"
+    assert config.auth_http.user_path == "http://localhost:8000/auth/user"
+    assert config.auth_http.topic_path == "http://localhost:8000/auth/topic"
 
 
 def test_a_server_that_decides_is_asked_about_rights(tmp_path: Path):

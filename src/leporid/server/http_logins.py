@@ -15,13 +15,13 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import AccessRefused
 from leporid.broker.access.access import DEFAULT_USER, LOOPBACK_ONLY, Access, User
-from leporid.broker.access.backends import BEARER, Answer, Claim, Leave
+from leporid.broker.access.backends import BEARER, Answer, Backend, Claim, Leave
 from leporid.broker.access.passwords import keyed_digest
 from leporid.limits.refusals import Refusals
 from leporid.limits.shares import NoSlot, Share, Slot
@@ -98,11 +98,48 @@ class HttpLogins:
         except UnicodeError:
             answer("name or password is no UTF-8")
             return _nothing
-        since_s, tags = self._remembered.get(digest, (None, ()))
-        if since_s is not None and self._monotonic() - since_s < self._cache_s():
-            answer(self._user(claim, tags))
-            return _nothing
         fields = {"username": name, "password": text}
+        return self._decide(
+            claim.address, digest, fields, answer, lambda tags: self._user(claim, tags)
+        )
+
+    def authorize(self, claim: Claim, user: User, answer: Answer) -> Leave:
+        """Ask about a user whose password the broker has found right; see `Backend.log_in`.
+
+        The user that is answered with has the tags of both, and the rights that the server grants.
+        """
+        digest = keyed_digest(self._secret, b"", b"authorize", user.name.encode())
+        return self._decide(
+            claim.address,
+            digest,
+            {"username": user.name},
+            answer,
+            lambda tags: self._rights.user(
+                user.name, claim.host, tuple(dict.fromkeys((*user.tags, *tags)))
+            ),
+        )
+
+    def _decide(
+        self,
+        address: Hashable,
+        digest: bytes,
+        fields: dict[str, str],
+        answer: Answer,
+        made: Callable[[tuple[str, ...]], User | str],
+    ) -> Leave:
+        """Have the server asked, unless its answer is remembered.
+
+        Args:
+            address: who waits.
+            digest: of what is asked.
+            fields: what is asked.
+            answer: called with what was made.
+            made: makes it of the tags that the server has said.
+        """
+        since_s, known = self._remembered.get(digest, (None, ()))
+        if since_s is not None and self._monotonic() - since_s < self._cache_s():
+            answer(made(known))
+            return _nothing
         login = _Login(answer)
 
         def answered(found: tuple[str, ...] | str) -> None:
@@ -110,12 +147,12 @@ class HttpLogins:
                 login.answer(found)
             else:
                 self._remember(digest, found)
-                login.answer(self._user(claim, found))
+                login.answer(made(found))
             self._wake()
 
         try:
             waiter = self._share.wait(
-                claim.address, lambda slot: self._begin(fields, login, slot, answered)
+                address, lambda slot: self._begin(fields, login, slot, answered)
             )
         except NoSlot:
             answer(f"too many logins wait for an answer ({NAME}: at most {WAITING_MAX} may wait)")
@@ -184,6 +221,47 @@ class HttpLogins:
         self._remembered.move_to_end(digest)
         if len(self._remembered) > REMEMBERED_MAX:
             self._remembered.popitem(last=False)
+
+
+class InternalLogins:
+    """The back end `internal:http`: passwords of the broker's own users, rights of the server.
+
+    Args:
+        internal: the broker's own users.
+        http: asks the server.
+    """
+
+    name = HTTP
+
+    def __init__(self, internal: Backend, http: HttpLogins) -> None:
+        self._internal = internal
+        self._http = http
+
+    def __repr__(self) -> str:
+        return f"<InternalLogins {self._http!r}>"
+
+    def log_in(self, claim: Claim, answer: Answer) -> Leave:
+        """Compare passwords, and then ask the server; see `Backend`."""
+        leaves: list[Leave] = []
+
+        def compared(found: User | AccessRefused | str) -> None:
+            if isinstance(found, User):
+                leaves.append(self._http.authorize(claim, found, answer))
+            else:
+                answer(found)
+
+        leaves.append(self._internal.log_in(claim, compared))
+
+        def leave() -> None:
+            for each in leaves:
+                each()
+
+        return leave
+
+    def renew(self, user: User, secret: bytes, answer: Answer) -> Leave:
+        """Change nothing: our users' passwords do not expire."""
+        answer(user)
+        return _nothing
 
 
 class _Login:

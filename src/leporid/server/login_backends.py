@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from leporid.broker.access.backends import INTERNAL, Backend
 from leporid.server import http_logins, http_rights
 from leporid.server.auth_requests import AuthRequests
-from leporid.server.http_logins import HttpLogins
+from leporid.server.http_logins import HttpLogins, InternalLogins
 from leporid.server.http_rights import HttpRights
-from leporid.server.oauth_settings import HTTP, OAUTH2
+from leporid.server.oauth_settings import HTTP, INTERNAL_HTTP, OAUTH2
 from leporid.server.settings import ConfigError
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class LoginBackends:
         self._pool: _Threads | None = None
         self._tokens: TokenLogins | None = None
         self._requests: AuthRequests | None = None
+        self._http_logins: HttpLogins | None = None
         self.sign_on: SignOn | None = None
         made: list[Backend] = []
         for name in config.auth.backends:
@@ -66,7 +67,9 @@ class LoginBackends:
                 made.append(self._tokens)
                 self.sign_on = self._make_sign_on()
             elif name == HTTP:
-                made.append(self._make_http(broker))
+                made.append(self._http(broker))
+            elif name == INTERNAL_HTTP:
+                made.append(InternalLogins(broker.backends.internal, self._http(broker)))
         broker.backends.use(made)
 
     def _make_tokens(self) -> TokenLogins:
@@ -88,6 +91,12 @@ class LoginBackends:
         from leporid.server.code_logins import CodeLogins
 
         return CodeLogins(self._config.oauth2, self._threads(), self._refusals)
+
+    def _http(self, broker: Broker) -> HttpLogins:
+        """Return what asks the server: the same for all who do, so that they share its limits."""
+        if self._http_logins is None:
+            self._http_logins = self._make_http(broker)
+        return self._http_logins
 
     def _make_http(self, broker: Broker) -> HttpLogins:
         requests = self._requests = AuthRequests(self._config.auth_http)

@@ -28,6 +28,8 @@ from leporid.server.settings import (
 
 OAUTH2: Final = "oauth2"
 HTTP: Final = "http"
+INTERNAL_HTTP: Final = "internal:http"
+"""Who somebody is, by the broker's own users; what that one may do, by a server."""
 
 RIGHT_PATHS: Final = ("vhost_path", "resource_path", "topic_path")
 """Those of `[auth_http]` that have the server decide what users may do."""
@@ -59,7 +61,7 @@ def _scopes(path: str, value: Any) -> tuple[str, ...]:
 
 
 def _backends(path: str, value: Any) -> tuple[str, ...]:
-    found = many(choice(INTERNAL, OAUTH2, HTTP))(path, value)
+    found = many(choice(INTERNAL, OAUTH2, HTTP, INTERNAL_HTTP))(path, value)
     if not found or len(set(found)) != len(found):
         raise refusal(path, value, "must name at least one back end, and none twice")
     return found
@@ -74,7 +76,8 @@ class Auth:
         (INTERNAL,),
         'who is asked, in turn, until one lets somebody in: `"internal"`, the broker\'s own users; '
         '`"oauth2"`, [tokens](authentication.md#tokens); `"http"`, '
-        "[a server](authentication.md#a-server-that-decides)",
+        "[a server](authentication.md#a-server-that-decides); "
+        '`"internal:http"`, own users with [rights of that server](authentication.md#rights)',
         rabbitmq="`auth_backends.*`",
     )
     cache_seconds: int = setting(
@@ -262,11 +265,17 @@ def check_auth(auth: Auth, settings: OAuth2, http: AuthHttp) -> None:
     Raises:
         ConfigError: they do not belong together.
     """
-    if HTTP in auth.backends and http.user_path is None:
+    asked = [each for each in (HTTP, INTERNAL_HTTP) if each in auth.backends]
+    if asked and http.user_path is None:
         raise ConfigError(
             "auth_http.user_path: missing; nobody can be asked", "auth_http.user_path"
         )
     given = [key for key in RIGHT_PATHS if getattr(http, key) is not None]
+    if INTERNAL_HTTP in auth.backends and not given:
+        raise ConfigError(
+            f"auth_http.{RIGHT_PATHS[0]}: missing; {INTERNAL_HTTP!r} asks a server about rights",
+            f"auth_http.{RIGHT_PATHS[0]}",
+        )
     if given and len(given) < len(RIGHT_PATHS):
         missing = next(key for key in RIGHT_PATHS if key not in given)
         # A right that is asked for in one place and not in another would protect nothing.

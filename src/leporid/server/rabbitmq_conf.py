@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from leporid.server.config import CHANNEL_MAX_MOST, build
-from leporid.server.oauth_settings import RIGHT_PATHS
+from leporid.server.oauth_settings import HTTP, INTERNAL_HTTP, RIGHT_PATHS
 from leporid.server.settings import ConfigError, join, leaves, nearest, to_toml
 from leporid.server.sources import Values
 
@@ -202,6 +202,12 @@ _LISTS: Final[Mapping[str, tuple[str, Mapping[str, str | None]]]] = {
     "auth_oauth2.algorithms": ("oauth2.algorithms", {}),
     "auth_oauth2.preferred_username_claims": ("oauth2.preferred_username_claims", {}),
 }
+# Back ends of which one says who somebody is, and another what that one may do.
+HALVES: Final = {
+    (HTTP, "internal"): HTTP,
+    (HTTP, HTTP): HTTP,
+    ("internal", HTTP): INTERNAL_HTTP,
+}
 _NUMBERED: Final = re.compile(
     r"(auth_backends|auth_oauth2\.(?:algorithms|preferred_username_claims|signing_keys))\.([^.]+)"
 )
@@ -362,17 +368,15 @@ class _Translation:
         for halves in self._halves.values():
             names = {half: value.removeprefix(MODULE) for half, (value, _) in halves.items()}
             at = next(iter(halves.values()))[1]
-            if names in (
-                {"authn": "http", "authz": "internal"},
-                {"authn": "http", "authz": "http"},
-            ):
-                self._lists.setdefault("auth.backends", []).append("http")
+            ours = HALVES.get((names.get("authn", ""), names.get("authz", "")))
+            if ours is not None:
+                self._lists.setdefault("auth.backends", []).append(ours)
                 self.values.set(["auth", "backends"], list(self._lists["auth.backends"]), at)
                 if names["authz"] == "http":
                     self._asked_rights_at = at
             else:
                 self.comments.append(
-                    f"{at}: only authn = http with authz = internal or http is there"
+                    f"{at}: only authn = http, and internal with authz = http, are there"
                 )
         self._finish_asked_rights()
 
@@ -387,7 +391,8 @@ class _Translation:
                 self.comments.append(
                     f"{self.name} auth_http.{key}: rights are those of users (authz = internal)"
                 )
-        if "http" in self._lists.get("auth.backends", ()) and "user_path" not in given:
+        asked = {HTTP, INTERNAL_HTTP} & set(self._lists.get("auth.backends", ()))
+        if asked and "user_path" not in given:
             at = f"{self._asked_rights_at or self.name}, by default"
             self.values.set(["auth_http", "user_path"], f"{DEFAULT_AUTH_URL}user", at)
 

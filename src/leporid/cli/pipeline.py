@@ -87,8 +87,9 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", default="delta", help="delta (default), iceberg")
     parser.add_argument("--start", default="earliest", help="earliest (default), latest, a time")
     parser.add_argument(
-        "--schema", metavar="FIELDS", help='bodies are JSON: "id bigint, name string", or "infer"'
+        "--schema", metavar="FIELDS", help='bodies\' fields: "id bigint, name string", or "infer"'
     )
+    _add_body(parser)
     parser.add_argument(
         "--freshness", type=float, default=10.0, metavar="SECONDS", help="how late at most (10)"
     )
@@ -132,6 +133,35 @@ def _add_keep(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_body(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("bodies")
+    group.add_argument(
+        "--body",
+        metavar="FORMAT",
+        help="json (default), json-schema, avro, protobuf, csv, text; auto: as each message says",
+    )
+    group.add_argument(
+        "--schemas", metavar="PLACE", help="a file, a folder, or http(s)://[USER:PASSWORD@]REGISTRY"
+    )
+    group.add_argument("--subject", help="whose newest schema makes the columns (STREAM-value)")
+    group.add_argument("--message", help="of Protobuf, the message: shop.Order")
+    group.add_argument("--delimiter", help="of CSV (a comma)")
+
+
+def _body(options: argparse.Namespace) -> Any:
+    """Return how bodies are decoded; None if nothing was said."""
+    from leporid.spark.pipelines.bodies.decoder import Body
+
+    body = Body(
+        options.body or "",
+        schemas=options.schemas or "",
+        subject=options.subject or "",
+        message=options.message or "",
+        delimiter=options.delimiter or "",
+    )
+    return None if body == Body("") else body
+
+
 def _archive(options: argparse.Namespace) -> Any:
     from leporid.spark.pipelines.archive import Archive, Plan
     from leporid.spark.pipelines.archives import Archives, reading_of
@@ -158,6 +188,7 @@ def _archive(options: argparse.Namespace) -> Any:
         options.format,
         start=options.start,
         schema=options.schema,
+        body=_body(options),
         freshness_seconds=options.freshness,
         commit_rows=options.commit_rows,
         tasks=options.tasks,
@@ -203,6 +234,27 @@ def _compact(options: argparse.Namespace) -> Any:
     keep = None if options.keep is None else options.keep * 3600
     plan = Plan(options.archive, compact_files=options.files, keep_seconds=keep)
     return Compact(plan, options.interval)
+
+
+def _add_reprocess(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--archive", required=True, metavar="DIR", help="the archive whose bad records they are"
+    )
+    group = parser.add_argument_group("bodies", "what the archive has, unless said otherwise")
+    group.add_argument(
+        "--schemas", metavar="PLACE", help="a file, a folder, or http(s)://[USER:PASSWORD@]REGISTRY"
+    )
+    group.add_argument("--subject", help="whose newest schema makes the columns")
+    group.add_argument("--message", help="of Protobuf, the message")
+    group.add_argument("--delimiter", help="of CSV")
+    parser.add_argument("--interval", type=float, default=600.0, metavar="SECONDS")
+
+
+def _reprocess(options: argparse.Namespace) -> Any:
+    from leporid.spark.pipelines.reprocess import Reprocess
+
+    options.body = None
+    return Reprocess(options.archive, _body(options), options.interval)
 
 
 def _add_traffic(parser: argparse.ArgumentParser) -> None:
@@ -341,6 +393,7 @@ Add = Callable[[argparse.ArgumentParser], None]
 PIPELINES: dict[str, tuple[str, Add]] = {
     "archive": ("write a stream into a table of files, each record exactly once", _add_archive),
     "compact": ("merge an archive's small files, and remove old ones", _add_compact),
+    "reprocess": ("decode again what an archive has put aside", _add_reprocess),
     "traffic": ("measure rates, sizes, delays, keys and sessions; make a report", _add_traffic),
     "replay": ("publish records of an archive or a stream again", _add_replay),
     "deadletters": ("say why messages died, with samples", _add_deadletters),
@@ -351,6 +404,7 @@ PIPELINES: dict[str, tuple[str, Add]] = {
 MAKE: dict[str, Callable[[argparse.Namespace], Any]] = {
     "archive": _archive,
     "compact": _compact,
+    "reprocess": _reprocess,
     "traffic": _traffic,
     "replay": _replay,
     "deadletters": _deadletters,
@@ -361,7 +415,7 @@ MAKE: dict[str, Callable[[argparse.Namespace], Any]] = {
 # Wanting no Spark to say what they would do, they say it at once.
 DRY_WITHOUT_SPARK = {"archive", "traffic", "deadletters"}
 # Needs none at all.
-WITHOUT_SPARK = {"compact"}
+WITHOUT_SPARK = {"compact", "reprocess"}
 # With `--once`, these do it without Spark if there is little to do.
 SMALL_WITHOUT_SPARK = {"deadletters", "redrive"}
 

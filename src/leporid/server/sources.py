@@ -48,6 +48,8 @@ OTHER_VARIABLES: Final = frozenset(
         "LEPORID_AMQP_URL",
         "LEPORID_CONTEXT",
         "LEPORID_PASSWORD",
+        "LEPORID_REGISTRY_PASSWORD",
+        "LEPORID_REGISTRY_USER",
         "LEPORID_STREAM",
         "LEPORID_URL",
         "LEPORID_USER",

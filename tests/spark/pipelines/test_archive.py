@@ -1,5 +1,6 @@
 """The archive on a real Spark, over the small broker of these tests."""
 
+import io
 import os
 import re
 import signal
@@ -11,12 +12,15 @@ import pytest
 
 pytest.importorskip("pyspark")
 pytest.importorskip("deltalake")
+pytest.importorskip("fastavro")
 
+import fastavro
 from deltalake import DeltaTable
 
 from leporid.spark.errors import DataLossError, OptionError
 from leporid.spark.pipelines import archive as archive_module
 from leporid.spark.pipelines.archive import INFER, Archive, Plan, archive
+from leporid.spark.pipelines.bodies.decoder import Body
 from leporid.spark.pipelines.origin import Origin
 from leporid.spark.pipelines.store import ConflictError, bad_place, locked
 from leporid.spark.pipelines.table import archived, table
@@ -365,3 +369,76 @@ def test_killed_in_the_middle_the_archive_is_whole_after_another_run(broker, spa
     # And for a reader that knows only Delta.
     rows = DeltaTable(tmp_path / "a").to_pyarrow_table(columns=["partition", "offset"])
     assert sorted(zip(*rows.to_pydict().values(), strict=True)) == every(3000, 3000)
+
+
+def test_bodies_in_avro_are_columns_and_those_of_a_new_schema_have_its_fields(
+    spark, broker, registry, tmp_path
+):
+    old = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    more = {"name": "name", "type": ["null", "string"], "default": None}
+    new = {**old, "fields": [*old["fields"], more]}
+
+    def avro(number, schema, value):
+        file = io.BytesIO()
+        fastavro.schemaless_writer(file, schema, value)
+        return b"\0" + number.to_bytes(4, "big") + file.getvalue()
+
+    one = registry.register("s-value", old)
+    broker.make("s")
+    broker.append("s", 3, body=[avro(one, old, {"id": 1}), b"{}", avro(9, old, {"id": 1})])
+    body = Body("avro", schemas=registry.url)
+    run = pipeline(spark, broker, tmp_path / "a", body=body)
+    assert (run.step().put_aside, run.step().rows) == (2, 0)
+    two = registry.register("s-value", new)
+    broker.append("s", 2, body=[avro(two, new, {"id": 2, "name": "n"}), avro(one, old, {"id": 3})])
+    drain(run)
+    broker.append("s", 1, body=[avro(two, new, {"id": 4, "name": None})])
+    # The settings know the format, the subject and the registry.
+    drain(pipeline(spark, broker, tmp_path / "a"))
+    broker.append("s", 2, body=[avro(two, new, {"id": 5, "name": "live"}), b""])
+    options = {"url": broker.url}
+    rows = values(table(spark, "s", tmp_path / "a", options=options))
+    assert [(row["id"], row["name"]) for row in rows] == [
+        (1, None), (2, "n"), (3, None), (4, None), (5, "live"),
+    ]  # fmt: skip
+    whole = table(spark, "s", tmp_path / "a", options=options, include_bad=True)
+    found = {row["offset"]: row.bad_reason for row in whole.collect() if row.bad_reason}
+    assert found[2] == f"{registry.url} has no schema 9"
+    assert (
+        found[1]
+        == found[7]
+        == ("the message names no schema: neither a header schema.id nor an id before the body")
+    )
+    registry.register("s-value", {**old, "fields": [{"name": "id", "type": "string"}]})
+    with pytest.raises(OptionError, match=r"a: value.id is bigint in the archive and string in"):
+        pipeline(spark, broker, tmp_path / "a")
+
+
+def test_each_message_may_be_of_another_format(spark, broker, tmp_path):
+    broker.make("s")
+    broker.append("s", 2, body=[b"7,seven", b'"broken'])
+    place = tmp_path / "a"
+    drain(pipeline(spark, broker, place, body=Body("csv"), schema="id bigint, name string"))
+    assert values(archived(spark, place)[0]) == [{"id": 7, "name": "seven"}]
+    # The broker of these tests says text/plain of all messages.
+    drain(pipeline(spark, broker, tmp_path / "b", body=Body("auto"), schema="text string"))
+    found = values(archived(spark, tmp_path / "b")[0])
+    assert [row["text"] for row in found] == ["7,seven", '"broken']
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        ({"body": Body("avro")}, "bodies in avro need their schemas"),
+        ({"body": Body("csv")}, "bodies in csv need a schema such as"),
+        ({"body": Body("csv"), "schema": "a array<int>"}, "CSV has no list"),
+        ({"body": Body("csv"), "schema": "infer"}, "bodies in csv need a schema such as"),
+        ({"body": Body("text"), "schema": "a string"}, "leave the schema out"),
+        ({"body": Body("auto"), "schema": "a interval"}, "cannot have the type interval"),
+    ],
+)
+def test_how_bodies_cannot_be_decoded_is_said_before_spark(broker, tmp_path, plan, told):
+    broker.make("s")
+    with pytest.raises(OptionError, match=told):
+        pipeline(None, broker, tmp_path / "a", **plan)
+    assert not (tmp_path / "a").exists()

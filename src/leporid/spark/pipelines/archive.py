@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,13 @@ import pyarrow as pa
 from leporid.spark.errors import OptionError, SparkSourceError
 from leporid.spark.offsets import BatchLimits, Offsets, advance, lag, ranges
 from leporid.spark.pipelines import files, tasks
+from leporid.spark.pipelines.bodies import decoder
+from leporid.spark.pipelines.bodies.plain_text import TEXT
 from leporid.spark.pipelines.decoding import SAMPLE_ROWS, arrow_columns, infer
 from leporid.spark.pipelines.evolution import extended, read
 from leporid.spark.pipelines.origin import EARLIEST, Origin, rows_between
 from leporid.spark.pipelines.reports import reader_name, run_name
+from leporid.spark.pipelines.reprocess import put_aside, settle
 from leporid.spark.pipelines.runner import Step
 from leporid.spark.pipelines.store import (
     FORMATS,
@@ -69,7 +72,9 @@ class Plan:
         place: the folder, or a URL of an object store.
         kind: delta or iceberg.
         start: where a new archive begins: earliest, latest, or a time.
-        schema: of JSON bodies: fields as SQL writes them, `infer`, or nothing to keep bytes only.
+        schema: of bodies: fields as SQL writes them, of JSON also `infer`. With nothing and no
+            place of schemas, bytes only are kept.
+        body: how bodies are decoded; None is that of the archive, or JSON.
         freshness_seconds: how old a record may get before it is in the table.
         commit_rows: the most in one commit.
         tasks: into how many tasks a step is divided at least.
@@ -86,6 +91,7 @@ class Plan:
     kind: str = FORMATS[0]
     start: str = EARLIEST
     schema: str | None = None
+    body: decoder.Body | None = None
     freshness_seconds: float = 10.0
     commit_rows: int = COMMIT_ROWS
     tasks: int | None = None
@@ -137,7 +143,8 @@ class Archive:
 
     def _check(self, settings: Mapping[str, str]) -> None:
         """Refuse a place that is another format's or another stream's archive."""
-        asked = self.plan.schema
+        self._body = decoder.planned(self.plan.body, settings, self.origin.stream)
+        asked = self._asked(new=not settings)
         if not settings:
             self._schema = None if asked == INFER else asked or RAW
             if self._schema is not None:
@@ -172,6 +179,28 @@ class Archive:
             self._schema = extended(self._schema, asked or "")
         except OptionError as error:
             raise OptionError(f"{place}: {error}") from None
+
+    def _asked(self, *, new: bool) -> str | None:
+        """Return the schema that is asked for, with the newest one of the place of schemas."""
+        asked, body = self.plan.schema, self._body
+        if body.schemas:
+            if asked is not None:
+                raise OptionError("the columns come from the schemas: leave the schema out")
+            self._body = decoder.with_reader(body)
+            return self._body.columns
+        if body.format == "text":
+            if asked is not None:
+                raise OptionError(f"bodies of text have the schema `{TEXT}`: leave the schema out")
+            return TEXT
+        explicit = asked not in {None, INFER}
+        if body.format != "json" and not (explicit or (asked is None and not new)):
+            raise OptionError(
+                f'bodies in {body.format} need a schema such as "id bigint, name string", with the '
+                f"fields in their order"
+            )
+        if explicit and body.format != "json":
+            decoder.check_columns(replace(body, columns=asked or ""))
+        return asked
 
     # ------------------------------------------------------------ what is to be done
 
@@ -218,6 +247,10 @@ class Archive:
             return self._step()
 
     def _step(self) -> Step:
+        if self._kept not in {None, RAW} and settle(self.store, self.bad):
+            # What decoded records again may have brought new fields.
+            self._kept = settings_of(self.plan.place)["schema"]
+            self._schema = extended(self._kept, self._schema or "")
         before = self.store.ends()
         parts = self.origin.parts()
         start = before or self._beginning()
@@ -230,9 +263,10 @@ class Archive:
         if not rows:
             self._store(current)
             return Step(0, lag(current, parts))
-        good, bad = self._write(current, end)
-        if bad and not ahead:
-            self.bad.commit(bad, self.bad.ends(), end)
+        good, bad = self._write(current, end, put_aside(self.bad, current) if ahead else {})
+        if bad:
+            reached = self.bad.ends()
+            self.bad.commit(bad, reached, reached if ahead else end)
         self.store.commit(good, before, end)
         self._store(end)
         refused = sum(file.rows for file in bad)
@@ -264,7 +298,7 @@ class Archive:
         return {key: ends.get(key, at) for key, at in current.items()}
 
     def _write(
-        self, start: Offsets, end: Offsets
+        self, start: Offsets, end: Offsets, aside: Mapping[int, list[int]]
     ) -> tuple[list[files.DataFile], list[files.DataFile]]:
         assert self.spark is not None
         self._schema = self._schema_of(start, end)
@@ -285,7 +319,8 @@ class Archive:
             self.store.folder,
             self.bad.folder,
             self.store.layout.partition_by,
-            self._schema,
+            replace(self._body, columns=self._schema),
+            aside,
         )
         good, bad = tasks.write(self.spark, job, ranges(start, end), self.plan.tasks)
         if not good and not self.store.ends():
@@ -294,6 +329,9 @@ class Archive:
 
     def _schema_of(self, start: Offsets, end: Offsets) -> str:
         """Return the schema of a step's bodies: with `infer`, new fields may come at any time."""
+        if self._schema is not None and self._body.schemas and self._schema != RAW:
+            # Asked for after the end was planned, so it is not older than any message before it.
+            return extended(self._schema, self._asked(new=False) or "")
         if self._schema is not None and (self._schema == RAW or self.plan.schema != INFER):
             return self._schema
         bodies = list(self.origin.bodies(start, end, SAMPLE_ROWS))
@@ -313,7 +351,8 @@ class Archive:
     def _settings(self, schema: str) -> dict[str, str]:
         found = {"stream": self.origin.stream, "kind": self.plan.kind, "schema": schema}
         select = self.origin.select
-        return found | ({"select": json.dumps(dict(select))} if select else {})
+        found |= {"select": json.dumps(dict(select))} if select else {}
+        return found | ({} if schema == RAW else decoder.settings_of(self._body))
 
     def _keep(self, schema: str) -> None:
         keep_settings(self.plan.place, self._settings(schema) | self.store.layout.settings())

@@ -22,8 +22,9 @@ from leporid.spark.offsets import Offsets
 from leporid.spark.options import Reading
 from leporid.spark.pipelines.archive import Archive, Plan, tidy
 from leporid.spark.pipelines.origin import Origin
+from leporid.spark.pipelines.reprocess import settle
 from leporid.spark.pipelines.runner import Step, first
-from leporid.spark.pipelines.store import bad_place, existing, settings_of
+from leporid.spark.pipelines.store import bad_place, existing, locked, settings_of
 from leporid.spark.survey import Survey
 
 if TYPE_CHECKING:
@@ -204,7 +205,11 @@ class Compact:
         plan = replace(self.plan, kind=settings["kind"])
         gone = tidy(store, plan)
         if settings_of(bad_place(self.plan.place)):
-            gone += tidy(existing(bad_place(self.plan.place))[0], plan)
+            bad, _ = existing(bad_place(self.plan.place))
+            # Not between the two commits of a step of `reprocess`, the second of which names files.
+            with locked(self.plan.place):
+                settle(store, bad)
+                gone += tidy(bad, plan)
         return Step(gone, 0, f"{len(store.state()[0])} files now")
 
     def wait(self, seconds: float) -> None:

@@ -7,7 +7,7 @@ what comes later and does not fit is bad, with its reason, and loses nothing: it
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +16,8 @@ from leporid.spark.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from leporid.spark.pipelines.bodies.decoder import Body
 
 # Why a record's body is bad; null if it is good.
 REASON = "reason"
@@ -27,6 +29,46 @@ SAMPLE_ROWS = 1_000
 CORRUPT = "__leporid_corrupt"
 
 NUMBER_MAX = 2**63 - 1
+
+
+def decode_bodies(df: DataFrame, body: Body) -> DataFrame:
+    """Add `value` and `reason`, as `decode` does, for bodies of any format.
+
+    Args:
+        df: has the columns of a stream.
+        body: how they are decoded, with their columns.
+
+    Raises:
+        OptionError: the columns are none.
+    """
+    if body.format == "json" and not body.schemas:
+        # Spark decodes JSON in Java, before the rows come to Python.
+        return decode(df, body.columns)
+    from pyspark.sql.types import StringType, StructType
+
+    # A copy: the schema of a DataFrame is kept with it.
+    columns = StructType([*df.schema.fields]).add("value", StructType.fromDDL(body.columns))
+    return df.mapInArrow(_task(body), columns.add(REASON, StringType()))
+
+
+Batches = Iterable[pa.RecordBatch]
+
+
+def _task(body: Body) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Make what a task does; it goes to executors."""
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        # Imported where it is run: it needs libraries of its own.
+        from leporid.spark.pipelines.bodies.decoder import Decoder
+
+        decoder = Decoder(body)
+        for batch in batches:
+            found = decoder.decode(batch)
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, *found], names=[*batch.schema.names, "value", REASON]
+            )
+
+    return run
 
 
 def decode(df: DataFrame, schema: str) -> DataFrame:

@@ -21,12 +21,13 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Transaction
 from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from leporid.spark.offsets import Key, Offsets, from_json, to_json
 from leporid.spark.pipelines.files import DATE, HOUR, PARTITIONS, DataFile, column_of
@@ -34,9 +35,12 @@ from leporid.spark.pipelines.places import delta_options, sync
 from leporid.spark.pipelines.store import (
     ENDS,
     KEEP_SECONDS,
+    NOTE,
     ConflictError,
     Store,
     StoreError,
+    check_gone,
+    check_note,
     check_position,
 )
 
@@ -59,14 +63,21 @@ class DeltaStore(Store):
     def _ends(self, table: DeltaTable | None) -> Offsets:
         if table is None:
             return {}
+        newest = self._newest(table)
+        if ENDS in newest:
+            return from_json(json.loads(newest[ENDS]))
+        if not table.file_uris():
+            return {}
+        raise StoreError(f"{self.root}: no commit in the table's log says how far it reaches")
+
+    def _newest(self, table: DeltaTable) -> dict[str, Any]:
+        """Return the newest commit that says how far the table reaches; empty if there is none."""
         # The newest commits first; merging files makes some that say nothing of the position.
         for limit in (8, None):
             for commit in table.history(limit):
                 if ENDS in commit:
-                    return from_json(json.loads(commit[ENDS]))
-        if not table.file_uris():
-            return {}
-        raise StoreError(f"{self.root}: no commit in the table's log says how far it reaches")
+                    return dict(commit)
+        return {}
 
     def state(
         self, first_us: int | None = None, last_us: int | None = None
@@ -97,18 +108,62 @@ class DeltaStore(Store):
                 configuration=log_settings(KEEP_SECONDS["delta"]),
                 storage_options=self._options(),
             )
+        self._write(table, [self._added(file) for file in files if file.rows], schema, ends)
+
+    def note(self) -> str:
+        """Return the note of the newest commit with a position."""
+        return self._note(self._table())
+
+    def _note(self, table: DeltaTable | None) -> str:
+        return "" if table is None else str(self._newest(table).get(NOTE, ""))
+
+    def add(self, files: Sequence[DataFile], before: str, note: str) -> None:
+        """Add files with a note."""
+        table = self._table()
+        check_note(self.root, self._note(table), before)
+        assert table is not None
+        actions = [self._added(file) for file in files if file.rows]
+        # The number makes Delta refuse the second of two that have begun at the same note.
+        number = (table.transaction_version(NOTE) or 0) + 1
+        self._write(
+            table, actions, pa.schema(table.schema()), self._ends(table), note, [(NOTE, number)]
+        )
+
+    def replace(self, gone: Sequence[str], files: Sequence[DataFile]) -> None:
+        """Take files out and add others."""
+        table = self._table()
+        actions = [] if table is None else pa.table(table.get_add_actions())["path"].to_pylist()
+        known = {path.rpartition("/")[2]: path for path in actions}
+        check_gone(self.root, known, gone)
+        assert table is not None
+        at_ms = int(time.time() * 1000)
+        changes = [
+            *(RemoveAction(known[name], True, at_ms) for name in gone),
+            *(self._added(file) for file in files if file.rows),
+        ]
+        self._write(table, changes, pa.schema(table.schema()), self._ends(table))
+
+    def _write(
+        self,
+        table: DeltaTable,
+        actions: Sequence[AddAction | RemoveAction],
+        schema: pa.Schema,
+        ends: Offsets,
+        note: str = "",
+        numbers: Sequence[tuple[str, int]] = (),
+    ) -> None:
+        """Commit actions together with the position."""
+        versions = [(application(key, at.incarnation), at.offset) for key, at in ends.items()]
         properties = CommitProperties(
-            custom_metadata={ENDS: json.dumps(to_json(ends))},
-            app_transactions=[
-                Transaction(application(key, at.incarnation), at.offset) for key, at in ends.items()
-            ],
+            custom_metadata={ENDS: json.dumps(to_json(ends))} | ({NOTE: note} if note else {}),
+            app_transactions=[Transaction(*each) for each in (*versions, *numbers)],
         )
         try:
             table.create_write_transaction(
-                [self._added(file) for file in files if file.rows],
+                list(actions),
                 mode="append",
                 schema=schema,
-                partition_by=columns,
+                partition_by=[column_of(name) for name in self.layout.partition_by],
                 commit_properties=properties,
             )
         except CommitFailedError as error:

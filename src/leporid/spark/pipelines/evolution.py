@@ -30,7 +30,7 @@ def read(text: str) -> dict[str, Any]:
         OptionError: it is no list of fields.
     """
     found: dict[str, Any] = {}
-    for part in _parts(text):
+    for part in split_fields(text):
         field = re.fullmatch(r"\s*(`(?:[^`]|``)+`|\w+)\s*[:\s]\s*(.+?)\s*", part, re.DOTALL)
         if field is None:
             raise OptionError(f"{text!r} is no schema such as `id bigint, name string`: {part!r}")
@@ -39,20 +39,21 @@ def read(text: str) -> dict[str, Any]:
             name = name[1:-1].replace("``", "`")
         if name in found:
             raise OptionError(f"{text!r} is no schema: it has {name!r} twice")
-        found[name] = _kind(field[2])
+        found[name] = kind_of_type(field[2])
     return found
 
 
-def _kind(text: str) -> Any:
+def kind_of_type(text: str) -> Any:
+    """Return a type as `read` has it."""
     if (inner := STRUCT.fullmatch(text)) is not None:
         return read(inner[1])
     if (inner := ARRAY.fullmatch(text)) is not None:
-        return [_kind(inner[1].strip())]
+        return [kind_of_type(inner[1].strip())]
     plain = re.sub(r"\s*([<>,:()])\s*", r"\1", " ".join(text.lower().split()))
     return SAME.get(plain, plain)
 
 
-def _parts(text: str) -> list[str]:
+def split_fields(text: str) -> list[str]:
     """Split fields at the commas that are not within brackets or a quoted name."""
     found, depth, quoted = [""], 0, False
     for one in text:

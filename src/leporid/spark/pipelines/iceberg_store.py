@@ -48,10 +48,13 @@ from leporid.spark.pipelines.files import DATE, HOUR, DataFile, column_of
 from leporid.spark.pipelines.places import Place, iceberg_options
 from leporid.spark.pipelines.store import (
     ENDS,
+    NOTE,
     ConflictError,
     Layout,
     Store,
     StoreError,
+    check_gone,
+    check_note,
     check_position,
 )
 
@@ -177,6 +180,37 @@ class IcebergStore(Store):
                     for name in self.layout.partition_by:
                         update.add_field(*partition_field(name))
 
+    def note(self) -> str:
+        """Return the note of the newest snapshot with a position."""
+        return newest_of(self.table()).get(NOTE, "")
+
+    def add(self, files: Sequence[DataFile], before: str, note: str) -> None:
+        """Add files with a note."""
+        table = self.table()
+        check_note(self.root, newest_of(table).get(NOTE, ""), before)
+        assert table is not None
+        table.add_files(
+            [str(self.folder / file.name) for file in files if file.rows],
+            snapshot_properties={ENDS: json.dumps(to_json(ends_of(table))), NOTE: note},
+            check_duplicate_files=False,
+        )
+
+    def replace(self, gone: Sequence[str], files: Sequence[DataFile]) -> None:
+        """Take files out and add others."""
+        table = self.table()
+        tasks = [] if table is None else table.scan().plan_files()
+        known = {task.file.file_path.rpartition("/")[2]: task.file for task in tasks}
+        check_gone(self.root, known, gone)
+        assert table is not None
+        kept = {ENDS: json.dumps(to_json(ends_of(table)))}
+        with table.transaction() as change:
+            with change.update_snapshot(snapshot_properties=kept).overwrite() as update:
+                for name in gone:
+                    update.delete_data_file(known[name])
+            paths = [str(self.folder / file.name) for file in files if file.rows]
+            if paths:
+                change.add_files(paths, snapshot_properties=kept, check_duplicate_files=False)
+
     def extend(self, columns: pa.Schema) -> None:
         """Add columns and fields of structs."""
         table = self.table()
@@ -203,7 +237,8 @@ class IcebergStore(Store):
                 continue
             meant = within(self.layout.partition_by, values)
             rows = table.scan(row_filter=meant).to_arrow()
-            kept = {ENDS: json.dumps(to_json(ends_of(table)))}
+            newest = newest_of(table)
+            kept = {name: newest[name] for name in (ENDS, NOTE) if name in newest}
             try:
                 table.overwrite(rows, overwrite_filter=meant, snapshot_properties=kept)
             except CommitFailedException as error:
@@ -222,11 +257,17 @@ class IcebergStore(Store):
 
 def ends_of(table: Table | None) -> Offsets:
     """Return the position that the newest snapshot with one has."""
+    newest = newest_of(table)
+    return from_json(json.loads(newest[ENDS])) if ENDS in newest else {}
+
+
+def newest_of(table: Table | None) -> dict[str, str]:
+    """Return the properties of the newest snapshot with a position; empty if there is none."""
     snapshot = None if table is None else table.current_snapshot()
     while table is not None and snapshot is not None:
         summary = snapshot.summary
         if summary is not None and ENDS in summary.additional_properties:
-            return from_json(json.loads(summary.additional_properties[ENDS]))
+            return dict(summary.additional_properties)
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else table.snapshot_by_id(parent)
     return {}

@@ -13,7 +13,7 @@ import fcntl
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +42,9 @@ KEEP_SECONDS = {"delta": 7 * 86400.0, "iceberg": 3600.0}
 
 # Under this name a commit says how far it reaches.
 ENDS = "leporid.ends"
+
+# Under this name a commit says which records came from the table of bad ones; see `reprocess`.
+NOTE = "leporid.reprocessed"
 
 # What every archive has in its folder, whatever its format.
 OWN = "_leporid"
@@ -196,6 +199,26 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def note(self) -> str:
+        """Return the note of the newest commit that says how far the table reaches."""
+
+    @abstractmethod
+    def add(self, files: Sequence[DataFile], before: str, note: str) -> None:
+        """Add files with a note, and leave the position as it is.
+
+        Raises:
+            ConflictError: the newest note is not `before` any more.
+        """
+
+    @abstractmethod
+    def replace(self, gone: Sequence[str], files: Sequence[DataFile]) -> None:
+        """Take files out of the table, by their names, and add others; the position stays.
+
+        Raises:
+            ConflictError: one of them is not in the table any more.
+        """
+
+    @abstractmethod
     def extend(self, columns: pa.Schema) -> None:
         """Add the columns, and fields of structs, that a table does not have; all are nullable.
 
@@ -329,6 +352,27 @@ def check_position(root: Place, now: Offsets, before: Offsets) -> None:
         key: at.offset for key, at in before.items()
     }:
         raise ConflictError(f"{root}: another process has archived here meanwhile")
+
+
+def check_note(root: Place, now: str, before: str) -> None:
+    """Refuse to commit on top of another note than the writer knew.
+
+    Raises:
+        ConflictError: somebody else has committed.
+    """
+    if now != before:
+        raise ConflictError(f"{root}: another process has reprocessed here meanwhile")
+
+
+def check_gone(root: Place, names: Iterable[str], gone: Iterable[str]) -> None:
+    """Refuse to take files out that are not in a table.
+
+    Raises:
+        ConflictError: somebody else has committed.
+    """
+    missing = set(gone).difference(names)
+    if missing:
+        raise ConflictError(f"{root}: {min(missing)} is not in the table any more")
 
 
 def bad_place(place: str | Path | Place) -> Place:

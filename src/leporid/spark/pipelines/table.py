@@ -20,9 +20,11 @@ from leporid.spark.checks import moment_ms
 from leporid.spark.errors import DataLossError
 from leporid.spark.offsets import BatchLimits, Offsets, advance
 from leporid.spark.options import BATCH_ROWS
-from leporid.spark.pipelines.decoding import REASON, decode
+from leporid.spark.pipelines.bodies.decoder import Body, body_of, with_reader
+from leporid.spark.pipelines.decoding import REASON, decode_bodies
 from leporid.spark.pipelines.origin import Origin
 from leporid.spark.pipelines.places import Place, place_of
+from leporid.spark.pipelines.reprocess import paths_of
 from leporid.spark.pipelines.store import StoreError, bad_place, existing, select_of, settings_of
 from leporid.spark.schema import COLUMNS, ddl
 
@@ -110,7 +112,7 @@ def joined(
     start, end = _now(origin, ends)
     live = origin.records(spark, start, end)
     if schema:
-        live = decode(live, schema).withColumnRenamed(REASON, BAD_REASON)
+        live = decode_bodies(live, kept_body(archive, schema)).withColumnRenamed(REASON, BAD_REASON)
     if include_bad:
         live = with_reason(live)
     elif schema:
@@ -147,8 +149,15 @@ def archived(
     if stream is not None and whose != stream:
         raise StoreError(f"{archive} is the archive of stream {whose!r}, not of {stream!r}")
     schema = settings["schema"]
-    # The files and the position they reach, of one commit.
-    paths, ends = store.state(first_us, last_us)
+    while True:
+        note = store.note()
+        # The files and the position they reach, of one commit.
+        paths, ends = store.state(first_us, last_us)
+        # Asked after the archive, so that it is not behind it.
+        bad_paths = _bad_paths(archive, first_us, last_us) if include_bad else []
+        if store.note() == note:
+            break
+        # Meanwhile records went from the bad ones to the archive.
     value = f"struct<{_struct(schema)}>" if schema else ""
     columns = ddl(COLUMNS) + (f", value {value}" if schema else "")
     if "bad" in settings:
@@ -156,8 +165,6 @@ def archived(
     rows = read_files(spark, paths, columns) if paths else None
     if include_bad:
         rows = None if rows is None else with_reason(rows)
-        # Asked after the archive, so that it is not behind it.
-        bad_paths = _bad_paths(archive, first_us, last_us)
         if bad_paths:
             bad = read_files(spark, bad_paths, f"{ddl(COLUMNS)}, {REASON} string")
             # The table of bad records may be ahead of the archive.
@@ -165,6 +172,11 @@ def archived(
             bad = bad.selectExpr("*", f"cast(null as {value}) as value")
             rows = bad if rows is None else rows.unionByName(bad)
     return rows, ends, schema
+
+
+def kept_body(archive: str | Path | Place, columns: str) -> Body:
+    """Return how the bodies of an archive are decoded into columns."""
+    return replace(with_reader(body_of(settings_of(archive))), columns=columns)
 
 
 def read_files(spark: SparkSession, paths: Sequence[str], columns: str) -> DataFrame:
@@ -207,8 +219,8 @@ def _bad_paths(
     """Return the files with the records that did not fit the archive's schema."""
     if not settings_of(bad_place(archive)):
         return []
-    store, _ = existing(bad_place(archive))
-    return store.state(first_us, last_us)[0]
+    bad, _ = existing(bad_place(archive))
+    return paths_of(existing(archive)[0], bad, bad.state(first_us, last_us)[0])
 
 
 def _before(position: Offsets) -> Column:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from leporid.spark.http import client_for
 from leporid.spark.offsets import Range, split
 from leporid.spark.options import Connection
 from leporid.spark.pipelines import json_batches
+from leporid.spark.pipelines.bodies.decoder import Body, Decoder
 from leporid.spark.pipelines.decoding import REASON, arrow_columns, decode
 from leporid.spark.pipelines.files import DATE, DataFile, FileWriter, Partitions, in_utc
 from leporid.spark.pipelines.places import Place
@@ -53,7 +54,8 @@ class Job:
         good: the folder; all executors see it.
         bad: the folder for rows that do not fit the schema, whose files have the reason; by day.
         by: what the good rows are partitioned by.
-        schema: of the bodies; empty to keep bytes only, and then there is no bad row.
+        body: how bodies are decoded; without columns bytes only are kept, and no row is bad.
+        aside: offsets that are bad rows already, by partition: they are left out.
     """
 
     connection: Connection
@@ -61,7 +63,26 @@ class Job:
     good: Place
     bad: Place
     by: Sequence[str] = (DATE,)
-    schema: str = ""
+    body: Body = field(default_factory=Body)
+    aside: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> str:
+        """The columns of the bodies."""
+        return self.body.columns
+
+    @property
+    def by_spark(self) -> bool:
+        """Whether Spark decodes what `json_batches` leaves."""
+        return bool(self.schema) and self.body.format == "json" and not self.body.schemas
+
+    def wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that are not bad rows already."""
+        if not self.aside or not batch.num_rows:
+            return batch
+        offsets = self.aside.get(batch.column("partition")[0].as_py(), ())
+        known = pc.is_in(batch.column("offset"), pa.array(offsets, pa.int64()))
+        return batch.filter(pc.invert(known))
 
 
 def write(
@@ -76,7 +97,7 @@ def write(
         folder.make()
     parts = split(ranges, tasks or tasks_for(sum(map(len, ranges)), cores_of(spark)))
     numbers = spark.range(0, len(parts), 1, len(parts))
-    if job.schema:
+    if job.by_spark:
         df = numbers.mapInArrow(_first(job, parts), f"{ddl(COLUMNS)}, {FILE} string")
         df = decode(df, job.schema).mapInArrow(_second(job), f"{FILE} string")
     else:
@@ -113,21 +134,34 @@ def _first(job: Job, parts: Sequence[Range]) -> Task:
     """Make the task that reads and writes; it gives the rows that it leaves to Spark."""
 
     def run(numbers: Batches) -> Iterator[pa.RecordBatch]:
-        files = Partitions(job.good, job.by)
-        columns = json_batches.struct_of(job.schema) if job.schema else None
+        files, bad = Partitions(job.good, job.by), Partitions(job.bad)
+        columns = json_batches.struct_of(job.schema) if job.by_spark else None
+        decoder = Decoder(job.body) if job.schema and not job.by_spark else None
         for part in (parts[row] for batch in numbers for row in batch.column(0).to_pylist()):
-            for batch in batches(client_for(job.connection), part, job.asked):
+            for batch in map(job.wanted, batches(client_for(job.connection), part, job.asked)):
                 if not job.schema:
                     files.add(batch)
+                    continue
+                if decoder is not None:
+                    _divide(batch, decoder, files, bad)
                     continue
                 for rows, value in _values(batch, columns):
                     if value is None:
                         yield rows.append_column(FILE, pa.nulls(rows.num_rows, pa.string()))
                     else:
                         files.add(rows.append_column("value", value))
-        yield from _reports(GOOD, files, COLUMNS if job.schema else None)
+        yield from _reports(GOOD, files, COLUMNS if job.by_spark else None)
+        yield from _reports(BAD, bad, COLUMNS if job.by_spark else None)
 
     return run
+
+
+def _divide(batch: pa.RecordBatch, decoder: Decoder, good: Partitions, bad: Partitions) -> None:
+    """Decode bodies, and write the rows to where they belong."""
+    values, reasons = decoder.decode(batch)
+    is_good = pc.is_null(reasons)
+    good.add(batch.append_column("value", values).filter(is_good))
+    bad.add(batch.append_column(REASON, reasons).filter(pc.invert(is_good)))
 
 
 def _values(

@@ -1,0 +1,263 @@
+"""Records that could not be decoded, decoded again: after a schema was added or mended.
+
+A step reads some files of the table of bad records, without Spark. What can be decoded now goes
+into the archive; the rest stays, in new files if it was beside such records. Two tables change, and
+a commit changes one: the archive's commit has the records, and a note that says which files of the
+other table have to be replaced by which. The note is carried out next, by this step or, if it was
+killed, by whoever opens the archive for writing (`settle`); readers take it for carried out.
+
+Invariant: a record is in the archive or among the bad ones, and never in both, as a reader sees
+them; a step that finds nothing to decode changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from leporid.spark.offsets import Offsets
+from leporid.spark.pipelines.bodies.decoder import (
+    Body,
+    Decoder,
+    body_of,
+    check_libraries,
+    with_reader,
+)
+from leporid.spark.pipelines.decoding import REASON
+from leporid.spark.pipelines.evolution import extended
+from leporid.spark.pipelines.files import DataFile, Partitions, in_utc
+from leporid.spark.pipelines.places import Place, place_of
+from leporid.spark.pipelines.runner import Step
+from leporid.spark.pipelines.store import (
+    Store,
+    StoreError,
+    bad_place,
+    existing,
+    keep_settings,
+    locked,
+    settings_of,
+)
+
+log = logging.getLogger(__name__)
+
+# Files are taken together in a step up to so many records: some seconds of work.
+STEP_ROWS = 200_000
+# Records that are in memory at once.
+BATCH_ROWS = 10_000
+
+# For a place that was archived to without a schema.
+NO_SCHEMA = "was made without a schema: nothing was decoded, and nothing put aside"
+
+
+@dataclass(frozen=True)
+class Note:
+    """What has to become of the table of bad records.
+
+    Attributes:
+        gone: names of files to be taken out.
+        files: files to be added instead.
+    """
+
+    gone: list[str]
+    files: list[DataFile]
+
+    @classmethod
+    def of(cls, text: str) -> Note | None:
+        """Read a commit's note; None if it has none."""
+        if not text:
+            return None
+        content = json.loads(text)
+        return cls(content["gone"], [DataFile(**each) for each in content["files"]])
+
+    def text(self) -> str:
+        """Return it as a commit has it."""
+        return json.dumps({"gone": self.gone, "files": [asdict(each) for each in self.files]})
+
+
+def settle(store: Store, bad: Store) -> bool:
+    """Carry out the note of a step that was killed between its two commits.
+
+    Return whether there is one: then the newest commit is of a step of this module.
+    """
+    note = Note.of(store.note())
+    if note is not None and not set(note.gone).isdisjoint(map(name_of, bad.state()[0])):
+        bad.replace(note.gone, note.files)
+        log.info("%s: finished what an earlier run had begun", bad.root)
+    return note is not None
+
+
+def paths_of(store: Store, bad: Store, paths: Sequence[str]) -> list[str]:
+    """Return a bad table's files as they are when the archive's note is carried out."""
+    note = Note.of(store.note())
+    if note is None or set(note.gone).isdisjoint(map(name_of, bad.state()[0])):
+        return list(paths)
+    kept = [path for path in paths if name_of(path) not in note.gone]
+    return [*kept, *(str(bad.folder / file.name) for file in note.files if file.rows)]
+
+
+def name_of(path: str) -> str:
+    """Return a file's name, of its path or URL."""
+    return path.rpartition("/")[2]
+
+
+@dataclass
+class Reprocess:
+    """The pipeline `reprocess`.
+
+    Attributes:
+        place: of the archive.
+        body: where schemas are now, and whose they are; None is what the archive has.
+    """
+
+    place: str | Path | Place
+    body: Body | None = None
+    interval_seconds: float = 600.0
+    name: str = "reprocess"
+    # Never needed.
+    spark: Any = None
+    # Files that this run has looked at, and has left as they are.
+    _seen: set[str] = field(default_factory=set, repr=False)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Say which archive it is, for metrics."""
+        return {"stream": "", "vhost": "", "target": str(self.place)}
+
+    def check(self) -> None:
+        """Refuse a place without an archive, and schemas that are not there."""
+        self._body(existing(self.place)[1])
+
+    def describe(self) -> list[str]:
+        """Say what a run would do."""
+        _, bad, _ = self._open()
+        rows = sum(rows_of(path) for path in bad.state()[0])
+        return [f"{rows:,} records of {bad.root} are decoded again, into {self.place}"]
+
+    def wait(self, seconds: float) -> None:
+        """Return at once: what a fix is, nobody says."""
+
+    def _open(self) -> tuple[Store, Store, dict[str, str]]:
+        store, settings = existing(self.place)
+        if not settings["schema"]:
+            raise StoreError(f"{self.place} {NO_SCHEMA}")
+        return store, existing(bad_place(self.place))[0], settings
+
+    def _body(self, settings: Mapping[str, str]) -> Body:
+        """Return how bodies are decoded now, with the columns that the archive has to have."""
+        if not settings["schema"]:
+            raise StoreError(f"{self.place} {NO_SCHEMA}")
+        kept, asked = body_of(settings), self.body
+        if asked is not None:
+            given = {
+                name: getattr(asked, name)
+                for name in ("schemas", "subject", "message", "delimiter")
+                if getattr(asked, name)
+            }
+            kept = replace(kept, **given)
+        check_libraries(kept.format, bool(kept.schemas))
+        found = with_reader(kept)
+        return replace(found, columns=extended(settings["schema"], found.columns))
+
+    # ------------------------------------------------------------ one step
+
+    def step(self) -> Step:
+        """Decode the records of some files again; return how many, and how many are left."""
+        if not settings_of(bad_place(self.place)):
+            return Step(0, 0, "nothing was put aside")
+        with locked(self.place):
+            return self._step()
+
+    def _step(self) -> Step:
+        store, bad, settings = self._open()
+        settle(store, bad)
+        body = self._body(settings)
+        rows = {path: rows_of(path) for path in bad.state()[0] if name_of(path) not in self._seen}
+        chosen: list[str] = []
+        while len(chosen) < len(rows) and sum(rows[path] for path in chosen) < STEP_ROWS:
+            chosen.append(list(rows)[len(chosen)])
+        done = sum(rows[path] for path in chosen)
+        left = sum(rows.values()) - done
+        good, rest = self._decode(body, chosen, store, bad) if chosen else ([], [])
+        decoded, kept = (sum(file.rows for file in each) for each in (good, rest))
+        if decoded:
+            self._keep(store, settings, body)
+            note = Note([name_of(path) for path in chosen], rest)
+            store.add(good, store.note(), note.text())
+            bad.replace(note.gone, note.files)
+            self._seen.update(file.name for file in rest)
+        else:
+            self._seen.update(map(name_of, chosen))
+        if not left:
+            # The next step, if there is one, comes after an interval, and looks at all again.
+            self._seen.clear()
+        return Step(done, left, f"{decoded:,} decoded, {kept:,} still bad", put_aside=kept)
+
+    def _keep(self, store: Store, settings: dict[str, str], body: Body) -> None:
+        """Have the table and the settings know new fields, before there are rows with them."""
+        if body.columns == settings["schema"]:
+            return
+        columns = pa.schema([pa.field("value", Decoder(body).columns)])
+        store.extend(in_utc(columns.empty_table()).schema)
+        keep_settings(self.place, settings | {"schema": body.columns})
+
+    def _decode(
+        self, body: Body, paths: Sequence[str], store: Store, bad: Store
+    ) -> tuple[list[DataFile], list[DataFile]]:
+        """Write the records of files anew: those that are decoded, and the others."""
+        for folder in (store.folder, bad.folder):
+            folder.make()
+        decoder, ends = Decoder(body), store.ends()
+        good = Partitions(store.folder, store.layout.partition_by)
+        rest = Partitions(bad.folder, bad.layout.partition_by)
+        for path in paths:
+            for batch in batches_of(path):
+                values, reasons = decoder.decode(batch)
+                fine = pc.and_(pc.is_null(reasons), before(batch, ends))
+                bare = batch.drop_columns([REASON])
+                good.add(bare.append_column("value", values).filter(fine))
+                # One that is beyond the archive's end is decoded by the archive's next step.
+                reasons = pc.coalesce(reasons, batch.column(REASON))
+                rest.add(bare.append_column(REASON, reasons).filter(pc.invert(fine)))
+        return good.close(), rest.close()
+
+
+def before(batch: pa.RecordBatch, ends: Offsets) -> pa.Array:
+    """Return which records are before a position."""
+    found = pa.array([False] * batch.num_rows, pa.bool_())
+    for key, at in ends.items():
+        mine = pc.equal(batch.column("partition"), key.partition)
+        found = pc.or_(found, pc.and_(mine, pc.less(batch.column("offset"), at.offset)))
+    return found
+
+
+def put_aside(bad: Store, start: Offsets) -> dict[int, list[int]]:
+    """Return the offsets of bad records from a position on, by partition."""
+    first = {key.partition: at.offset for key, at in start.items()}
+    found: dict[int, list[int]] = {}
+    for path in bad.state()[0]:
+        for batch in batches_of(path, ["partition", "offset"]):
+            for partition, offset in zip(*batch.to_pydict().values(), strict=True):
+                if offset >= first.get(partition, 0):
+                    found.setdefault(partition, []).append(offset)
+    return found
+
+
+def batches_of(path: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Give the records of a file."""
+    system, name = place_of(path).filesystem()
+    with pq.ParquetFile(name, filesystem=system) as file:
+        yield from file.iter_batches(BATCH_ROWS, columns=columns)
+
+
+def rows_of(path: str) -> int:
+    """Return how many records are in a file."""
+    system, name = place_of(path).filesystem()
+    return int(pq.read_metadata(name, filesystem=system).num_rows)

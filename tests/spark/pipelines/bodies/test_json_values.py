@@ -1,0 +1,109 @@
+import json
+
+import pytest
+
+from leporid.spark.errors import OptionError
+from leporid.spark.pipelines.bodies.columns import struct_of
+from leporid.spark.pipelines.bodies.json_values import Json, columns_of
+from leporid.spark.pipelines.bodies.schemas import JSON, Schema
+
+
+def schema(value, references=()):
+    return Schema(JSON, json.dumps(value).encode(), "1", references)
+
+
+def decoded(columns, *bodies, checked=None):
+    found, bad = Json(struct_of(columns), checked).decode(bodies)
+    return found.to_pylist(), bad
+
+
+def test_a_body_is_an_object_whose_fields_fit():
+    bodies = [b'{"a": 1, "c": 2}', b"{}", b'{"a": null}', b"", b"[]", b"nope", b'{"a": "x"}', b"1"]
+    rows, bad = decoded("a int", *bodies)
+    assert rows == [{"a": 1}, {"a": None}, {"a": None}, None, None, None, None, None]
+    assert bad == {
+        3: "the body is empty",
+        4: "does not fit the schema",
+        5: "not JSON",
+        6: "does not fit the schema",
+        7: "does not fit the schema",
+    }
+
+
+def test_what_is_nested_too_deep_or_no_number_of_json_is_bad():
+    _, bad = decoded("a string", b'{"a": ' + b"[" * 100_000, b'{"a": NaN}', b'{"a": "\xff"}')
+    assert bad == dict.fromkeys(range(3), "not JSON")
+
+
+ORDER = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "integer", "minimum": 1},
+        "name": {"type": ["string", "null"], "pattern": "^[a-z]*$"},
+        "price": {"oneOf": [{"type": "null"}, {"type": "number"}]},
+        "lines": {"type": "array", "items": {"$ref": "#/definitions/line"}},
+        "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "large": {"type": "integer", "maximum": 2**70},
+        "any": {},
+        "open": {"type": "object"},
+        "loop": {"$ref": "#/definitions/loop"},
+    },
+    "definitions": {
+        "line": {"properties": {"n": {"type": "boolean"}}},
+        "loop": {"$ref": "#/definitions/loop"},
+    },
+}
+
+
+def test_a_schema_makes_columns_of_what_has_one_type():
+    assert columns_of(schema(ORDER)) == {
+        "id": "bigint",
+        "name": "string",
+        "price": "double",
+        "lines": [{"n": "boolean"}],
+        "counts": "map<string,bigint>",
+        "either": "string",
+        "large": "string",
+        "any": "string",
+        "open": "string",
+        "loop": "string",
+    }
+
+
+def test_bodies_are_checked_against_their_schema():
+    bodies = [b'{"id": 1, "either": 5}', b'{"id": 0}', b"{}", b'{"id": 1, "name": "A"}']
+    rows, bad = decoded("id bigint, either string", *bodies, checked=schema(ORDER))
+    assert rows == [{"id": 1, "either": "5"}, None, None, None]
+    assert [bad[at].partition(": ")[2].partition(": ")[0] for at in (1, 2, 3)] == [
+        "id", "the body", "name",
+    ]  # fmt: skip
+
+
+def test_what_a_schema_refers_to_is_given_and_never_fetched():
+    inner = schema({"type": "object", "properties": {"n": {"type": "integer"}}})
+    outer = {"type": "object", "properties": {"in": {"$ref": "inner.json"}}}
+    given = schema(outer, (("inner.json", inner),))
+    assert columns_of(given) == {"in": {"n": "bigint"}}
+    _, bad = decoded("in struct<n: bigint>", b'{"in": {"n": "x"}}', checked=given)
+    assert "in/n" in bad[0]
+    with pytest.raises(OptionError, match="is no JSON Schema"):
+        columns_of(schema({"properties": {"a": {"$ref": "http://127.0.0.1:9/x.json"}}}))
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"type": "string"}, "is no object with properties"),
+        (True, "is no object with properties"),
+        ({"type": 7}, "is no JSON Schema"),
+        ({"properties": {"a": {"pattern": "("}}}, "is no JSON Schema"),
+        # Such a pattern is looked for in a time without bounds.
+        ({"properties": {"a": {"pattern": "(a)\\1"}}}, "is no JSON Schema"),
+    ],
+)
+def test_what_makes_no_columns_is_refused(value, told):
+    with pytest.raises(OptionError, match=told):
+        columns_of(schema(value))

@@ -74,12 +74,16 @@ test: $(ENGINE_STAMP)  ## Run all tests, other people's clients included (15 min
 	$(call RUN_TESTS)
 
 # Each is put in front of the one in the environment. Its warnings of newer libraries are its own.
+# A suite that fails is run once more, as above.
 test-sparks: $(ENGINE_STAMP) $(SPARKS:%=$(STAMPS)/pyspark-%)  ## Try other PySparks: SPARKS='4.1'.
 	@for version in $(SPARKS); do \
-	  printf '\033[1m== PySpark %s\033[0m\n' "$$version"; \
 	  case $$version in 3.*) suite=legacy;; *) suite=features;; esac; \
-	  PYTHONPATH=$(CURDIR)/$(OTHER_SPARKS)/$$version $(BIN)/python -m pytest -q -p no:cacheprovider \
-	    -W ignore tests/spark/test_$$suite.py $(ARGS); \
+	  try() { \
+	    printf '\033[1m== PySpark %s%s\033[0m\n' "$$version" "$$1"; \
+	    PYTHONPATH=$(CURDIR)/$(OTHER_SPARKS)/$$version $(BIN)/python -m pytest -q \
+	      -p no:cacheprovider -W ignore tests/spark/test_$$suite.py $(ARGS); \
+	  }; \
+	  try "" || try ", once more: what passes now has raced"; \
 	done
 
 check: lint  ## Format, lint, types, imports and the fast tests (under 2 minutes).

@@ -1,4 +1,4 @@
-"""`leporid backup` and `leporid restore` against a broker."""
+"""`leporid backup`, `restore` and `check`, with brokers."""
 
 from __future__ import annotations
 
@@ -64,3 +64,13 @@ def test_a_damaged_backup_is_not_restored(leporid, name, channel, shared_broker,
 def test_what_is_no_backup(cli, tmp_path: Path):
     cli("restore", str(tmp_path), str(tmp_path / "restored"), code=1)
     assert "is no whole backup" in cli.error
+
+
+def test_there_is_no_directory_to_check(cli, tmp_path: Path):
+    cli("check", str(tmp_path / "none"), code=2)
+
+
+def test_a_data_directory_in_order_is_checked(cli, tmp_path: Path):
+    with BrokerProcess(tmp_path / "data") as broker:
+        assert broker.stop() == 0
+    assert cli("check", str(tmp_path / "data"))

@@ -1,4 +1,4 @@
-"""`leporid backup` and `leporid restore`: a copy of a running broker's data, and data of a copy."""
+"""`leporid backup`, `restore` and `check`: copies of a broker's data, and whether it is whole."""
 
 from __future__ import annotations
 
@@ -94,5 +94,25 @@ RESTORE: Final = Plain(
     _restore,
     "Verify a backup and copy it to a data directory that is empty or not there. The broker that "
     "is started on it has what the other one had when the backup was begun.",
+    logs=True,
+)
+
+
+def _fill_check(parser: Parser) -> None:
+    """Add the argument."""
+    parser.add_argument("directory", type=Path, metavar="DIR")
+
+
+def _check(options: argparse.Namespace) -> int:
+    """Verify; return the exit code."""
+    from leporid.server.check import check
+
+    return check(options.directory, sys.stdout)
+
+
+CHECK: Final = Plain(
+    _fill_check,
+    _check,
+    "Verify every record of a data directory that no broker is using.",
     logs=True,
 )

@@ -26,7 +26,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Command, ...]], ...]] = (
         "the broker on this machine",
         (
             Command("serve", "run a broker in the foreground", "leporid.cli.serve:COMMAND"),
-            Command("check", "verify a data directory", "leporid.cli.check:COMMAND"),
+            Command("check", "verify a data directory", "leporid.cli.backup:CHECK"),
             Command("restore", "make a data directory of a backup", "leporid.cli.backup:RESTORE"),
             Command(
                 "config", "show, check or import a configuration", "leporid.cli.config:COMMAND"
@@ -41,7 +41,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Command, ...]], ...]] = (
             Command("top", "show the busiest queues, live", "leporid.cli.top:COMMAND"),
             Command("spans", "send spans to OpenTelemetry", "leporid.cli.spans:COMMAND"),
             Command("doctor", "say what is wrong, and what to do", "leporid.cli.doctor:COMMAND"),
-            Command("whoami", "say who asks, and with which tags", "leporid.cli.whoami:COMMAND"),
+            Command("whoami", "say who asks, and with which tags", _NOUNS + "access:WHOAMI"),
         ),
     ),
     (

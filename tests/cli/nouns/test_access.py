@@ -1,4 +1,4 @@
-"""`leporid users`, `permissions` and `topic-permissions` against a broker."""
+"""`leporid users`, `permissions`, `topic-permissions` and `whoami` against a broker."""
 
 import pika
 import pytest
@@ -130,3 +130,21 @@ def test_a_password_is_tried_out(leporid, user, tmp_path):
     leporid("users", "authenticate", "nobody", "--checked-password", "first", code=1)
     leporid("users", "authenticate", user, code=2)
     assert "--checked-password-file" in leporid.error
+
+
+def test_who_asks_is_told_with_its_tags(leporid, shared_broker):
+    found = leporid.json("whoami")
+    assert (found["name"], found["tags"]) == ("guest", ["administrator"])
+    assert str(shared_broker.http_port) in found["broker"]
+    assert leporid("whoami", "-q") == "guest\n"
+
+
+def test_who_asks_without_a_tag_is_told_so_and_nobody_is_refused(leporid, name, monkeypatch):
+    user = name("u")
+    leporid("users", "add", user, "--new-password", "x")
+    monkeypatch.setenv("SECRET", "x")
+    as_user = ("--user", user, "--password-env", "SECRET")
+    assert leporid.json("whoami", *as_user)["tags"] == []
+    leporid("users", "delete", user, "--yes")
+    leporid("whoami", *as_user, code=4)
+    assert f"does not let '{user}' in" in leporid.error

@@ -1,4 +1,4 @@
-"""`leporid users`, `permissions`, `topic-permissions`: who there is, and what they may."""
+"""`leporid users`, `permissions`, `topic-permissions`, `whoami`: who there is, and may do what."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 from typing import Any, Final
 
 from leporid.cli import secrets
-from leporid.cli.command import Kind, Noun, Verb, argument
+from leporid.cli.command import Kind, Noun, Single, Verb, argument
 from leporid.cli.listing import show_rows
-from leporid.cli.outcomes import FAILED, Failure, one_line
+from leporid.cli.outcomes import FAILED, Failure, Forbidden, one_line
 from leporid.cli.session import Session
 from leporid.client.management import UNAUTHORIZED, Management, ManagementError, path_of
 
@@ -304,4 +304,26 @@ TOPIC_PERMISSIONS: Final = Noun(
             completes="users",
         ),
     ),
+)
+
+
+def _whoami(session: Session, options: argparse.Namespace) -> None:
+    address = session.api.address
+    tags = tags_of(session, address.user, address.password)
+    if tags is None:
+        raise Forbidden(f"the broker at {session.api.where} does not let '{address.user}' in")
+    if session.out.quiet:
+        session.out.line(address.user)
+    else:
+        session.out.facts({"name": address.user, "tags": tags, "broker": session.api.where})
+
+
+WHOAMI: Final = Single(
+    Verb(
+        "whoami",
+        "say as whom this command line logs in, and with which tags",
+        _whoami,
+        about="Say as whom this command line logs in, and with which tags. Exit code 4: the broker "
+        "does not let that user in.",
+    )
 )

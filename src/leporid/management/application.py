@@ -157,10 +157,9 @@ def routes(around: Surroundings) -> list[CostedRoute]:
         return RawRoute(path, answer, method, cost, around.admission)
 
     def policy_routes(path: str, policies: PolicyRoutes) -> list[CostedRoute]:
-        of_vhost, one = path + "/{vhost}", path + "/{vhost}/{name}"
+        one = path + "/{vhost}/{name}"
         return [
-            route("GET", path, policies.listing, LIST),
-            route("GET", of_vhost, policies.listing, LIST),
+            *_everywhere(path, policies.listing, route),
             route("GET", one, policies.show, LOOK),
             route("PUT", one, policies.put, DEFINE),
             route("DELETE", one, policies.delete, REMOVE),
@@ -214,6 +213,11 @@ def routes(around: Surroundings) -> list[CostedRoute]:
 Make = Callable[[str, str, Handler, Cost], CostedRoute]
 
 
+def _everywhere(path: str, listing: Handler, route: Make) -> list[CostedRoute]:
+    """Make the list of all virtual hosts, and that of one."""
+    return [route("GET", each, listing, LIST) for each in (path, path + "/{vhost}")]
+
+
 def _whole_broker(around: Surroundings, route: Make) -> list[CostedRoute]:
     """RabbitMQ's routes that name no object."""
     overview, nodes = OverviewRoutes(around), NodeRoutes(around)
@@ -245,8 +249,7 @@ def _clients(around: Surroundings, route: Make) -> list[CostedRoute]:
         route("GET", "/api/vhosts/{vhost}/channels", channels.listing_of_vhost, LIST),
         route("GET", CHANNELS, channels.listing, LIST),
         route("GET", CHANNELS + "/{channel}", channels.show, LOOK),
-        route("GET", CONSUMERS, consumers.listing, LIST),
-        route("GET", CONSUMERS + "/{vhost}", consumers.listing, LIST),
+        *_everywhere(CONSUMERS, consumers.listing, route),
     ]
 
 
@@ -259,17 +262,15 @@ def _topology(around: Surroundings, route: Make) -> list[CostedRoute]:
     )
     messages = MessageRoutes(around)
     return [
-        route("GET", EXCHANGES, exchanges.listing, LIST),
-        route("GET", EXCHANGES + "/{vhost}", exchanges.listing, LIST),
+        *_everywhere(EXCHANGES, exchanges.listing, route),
         route("GET", EXCHANGE, exchanges.show, LOOK),
         route("PUT", EXCHANGE, exchanges.put, DEFINE),
         route("DELETE", EXCHANGE, exchanges.delete, REMOVE),
         route("POST", EXCHANGE + "/publish", messages.publish, MESSAGE),
         route("GET", EXCHANGE + "/bindings/source", bindings.from_exchange, LIST),
         route("GET", EXCHANGE + "/bindings/destination", bindings.to_exchange, LIST),
-        route("GET", QUEUES, queues.listing, LIST),
-        route("GET", QUEUES + "/detailed", queues.listing, LIST),
-        route("GET", QUEUES + "/{vhost}", queues.listing, LIST),
+        route("GET", QUEUES + "/detailed", queues.listing, LIST),  # before a virtual host's name
+        *_everywhere(QUEUES, queues.listing, route),
         route("GET", QUEUE, queues.show, LOOK),
         route("PUT", QUEUE, queues.put, DEFINE),
         route("DELETE", QUEUE, queues.delete, REMOVE),
@@ -277,8 +278,7 @@ def _topology(around: Surroundings, route: Make) -> list[CostedRoute]:
         route("POST", QUEUE + "/actions", queues.actions, ACT),
         route("POST", QUEUE + "/get", messages.get, GET),
         route("GET", QUEUE + "/bindings", bindings.of_queue, LIST),
-        route("GET", BINDINGS, bindings.listing, LIST),
-        route("GET", BINDINGS + "/{vhost}", bindings.listing, LIST),
+        *_everywhere(BINDINGS, bindings.listing, route),
         route("GET", BETWEEN, bindings.between, LIST),
         route("POST", BETWEEN, bindings.post, DEFINE),
         route("GET", BETWEEN + "/{key}", bindings.show, LOOK),
@@ -335,6 +335,7 @@ def _access_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
     return [
         route("GET", "/api/whoami", users.whoami, LOOK),
         route("GET", "/api/auth/hash_password/{password}", users.hash_password, LOOK),
+        route("GET", "/api/audit", AuditRoutes(around).listing, LIST),
         route("GET", USERS, users.listing, LIST),
         route("GET", USERS + "/without-permissions", users.without_permissions, LIST),
         route("POST", USERS + "/bulk-delete", users.delete_several, ADMINISTER),
@@ -389,8 +390,7 @@ def _own_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
         route("GET", STREAM + "/browse", pages.of_stream, BROWSE),
         route("PUT", QUEUE + "/pause", pauses.pause, SWITCH),
         route("PUT", QUEUE + "/resume", pauses.resume, SWITCH),
-        route("GET", "/api/dead-letters", letters.listing, LIST),
-        route("GET", "/api/dead-letters/{vhost}", letters.listing, LIST),
+        *_everywhere("/api/dead-letters", letters.listing, route),
     ]
 
 
@@ -429,12 +429,9 @@ def _own_lists(around: Surroundings, leases: LeaseRoutes, route: Make) -> list[C
         route("PUT", PIPELINE, pipelines.report, DEFINE),
         route("DELETE", PIPELINE, pipelines.forget, REMOVE),
         route("GET", "/api/streams", lists.streams, LIST),
-        route("GET", "/api/readers", lists.readers, LIST),
-        route("GET", "/api/readers/{vhost}", lists.readers, LIST),
-        route("GET", "/api/groups", lists.groups, LIST),
-        route("GET", "/api/groups/{vhost}", lists.groups, LIST),
-        route("GET", "/api/leases", leases.listing, LIST),
-        route("GET", "/api/leases/{vhost}", leases.listing, LIST),
+        *_everywhere("/api/readers", lists.readers, route),
+        *_everywhere("/api/groups", lists.groups, route),
+        *_everywhere("/api/leases", leases.listing, route),
     ]
 
 
@@ -459,7 +456,6 @@ def _upkeep_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
     auth = _answering(attempts.auth, None, negotiated=True)
     return [
         ProbeRoute("/api/auth", auth),
-        route("GET", "/api/audit", AuditRoutes(around).listing, LIST),
         route("GET", of_node, attempts.listing, LOOK),
         route("GET", of_node + "/source", attempts.by_source, LOOK),
         route("DELETE", of_node, attempts.reset, REMOVE),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leporid.server.outgoing import Asked, OutgoingError, ask, trusting, url
+from leporid.server.outgoing import Endpoint, OutgoingError, ask, trusting, url
 from leporid.server.settings import ConfigError
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
@@ -49,7 +49,7 @@ def said(*pieces: bytes) -> Callable[[socket.socket], None]:
 
 
 def sent(where: str, *, seconds: float = 5.0, bytes_max: int = 100) -> tuple[int, bytes]:
-    return ask(Asked(where), seconds=seconds, bytes_max=bytes_max)
+    return ask(Endpoint(where), seconds=seconds, bytes_max=bytes_max)
 
 
 def test_an_answer():
@@ -61,7 +61,7 @@ def test_an_answer():
 
 def test_a_body_is_posted():
     with serving(said(HEAD + b"content-length: 1\r\n\r\n1"), until=b"\r\n\r\nx=1") as where:
-        assert ask(Asked(where), seconds=5, bytes_max=10, body=b"x=1") == (200, b"1")
+        assert ask(Endpoint(where), seconds=5, bytes_max=10, body=b"x=1") == (200, b"1")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_nobody_is_there():
     with pytest.raises(OutgoingError, match="refused"):
         sent(f"http://127.0.0.1:{port}/")
     with serving(said(b"no TLS")) as where, pytest.raises(OutgoingError):
-        ask(Asked("https" + where[4:], trusting(None)), seconds=5, bytes_max=10)
+        ask(Endpoint("https" + where[4:], trusting(None)), seconds=5, bytes_max=10)
 
 
 @pytest.mark.parametrize(

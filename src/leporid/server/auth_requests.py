@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-from leporid.server.outgoing import Asked, OutgoingError, ask, trusting
+from leporid.server.outgoing import Endpoint, OutgoingError, ask, trusting
 
 if TYPE_CHECKING:
     from leporid.server.oauth_settings import AuthHttp
@@ -54,7 +54,7 @@ class AuthRequests:
         """
         if url is None:
             raise OutgoingError("there is no server any more that decides about that (auth_http)")
-        status, found = self._sent(Asked(url, self._context), urlencode(fields))
+        status, found = self._sent(Endpoint(url, self._context), urlencode(fields))
         if status not in SUCCESSFUL:
             raise OutgoingError(f"{url}: answers {status}")
         words = found.decode("utf-8", "replace").lower().split()
@@ -62,19 +62,19 @@ class AuthRequests:
             raise OutgoingError(f"{url}: answers neither allow nor deny")
         return words[0] == ALLOW, words[1:]
 
-    def _sent(self, asked: Asked, query: str) -> tuple[int, bytes]:
+    def _sent(self, endpoint: Endpoint, query: str) -> tuple[int, bytes]:
         if self.settings.http_method == "post":
             return ask(
-                asked,
+                endpoint,
                 seconds=REQUEST_S,
                 bytes_max=ANSWER_BYTES_MAX,
                 body=query.encode(),
                 headers={"content-type": "application/x-www-form-urlencoded"},
             )
-        joined = "&" if "?" in asked.url else "?"
+        joined = "&" if "?" in endpoint.url else "?"
         try:
             return ask(
-                replace(asked, url=f"{asked.url}{joined}{query}"),
+                replace(endpoint, url=f"{endpoint.url}{joined}{query}"),
                 seconds=REQUEST_S,
                 bytes_max=ANSWER_BYTES_MAX,
             )

@@ -22,7 +22,7 @@ from leporid.limits.shares import Share
 from leporid.management.admission import holding
 from leporid.management.refusals import Refusal, busy
 from leporid.server.oauth_settings import OAuth2
-from leporid.server.outgoing import Asked, OutgoingError, ask, trusting, url
+from leporid.server.outgoing import Endpoint, OutgoingError, ask, trusting, url
 from leporid.server.settings import ConfigError
 from leporid.server.token_logins import DISCOVERY
 
@@ -114,7 +114,7 @@ class CodeLogins:
             pair = f"{quote(self._client_id, safe='')}:{quote(secret, safe='')}"
             headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         status, answer = await self._ask(
-            address, Asked(endpoint, self._context), urlencode(form).encode(), headers
+            address, Endpoint(endpoint, self._context), urlencode(form).encode(), headers
         )
         if status != 200:
             raise Refusal(401, "not_authorized", f"the issuer refuses the login (HTTP {status})")
@@ -134,7 +134,7 @@ class CodeLogins:
         if self._endpoints is not None and (given or fresh):
             return self._endpoints
         issuer = (self._settings.issuer or "").rstrip("/")
-        status, answer = await self._ask(address, Asked(issuer + DISCOVERY, self._context))
+        status, answer = await self._ask(address, Endpoint(issuer + DISCOVERY, self._context))
         if status != 200:
             raise busy(f"the issuer does not say where one logs in (HTTP {status})")
         try:
@@ -158,12 +158,14 @@ class CodeLogins:
     async def _ask(
         self,
         address: Hashable,
-        asked: Asked,
+        endpoint: Endpoint,
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
     ) -> tuple[int, bytes]:
         def send() -> tuple[int, bytes]:
-            return ask(asked, seconds=ASK_S, bytes_max=ANSWER_BYTES_MAX, body=body, headers=headers)
+            return ask(
+                endpoint, seconds=ASK_S, bytes_max=ANSWER_BYTES_MAX, body=body, headers=headers
+            )
 
         async with holding(self._share, address):
             try:

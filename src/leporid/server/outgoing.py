@@ -28,7 +28,7 @@ class OutgoingError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Endpoint:
     """Where requests go.
 
     Attributes:
@@ -75,7 +75,7 @@ def trusting(authority: Path | None) -> ssl.SSLContext:
 
 
 def ask(
-    asked: Asked,
+    endpoint: Endpoint,
     *,
     seconds: float,
     bytes_max: int,
@@ -85,7 +85,7 @@ def ask(
     """Send a request, and return status and body; blocks.
 
     Args:
-        asked: where to; GET, or POST with a body.
+        endpoint: where to; GET, or POST with a body.
         seconds: for all of it.
         bytes_max: of the answer's body.
         body: of the request.
@@ -94,12 +94,12 @@ def ask(
     Raises:
         OutgoingError: it took too long, was too large, or was no HTTP.
     """
-    parts = urlsplit(asked.url)
+    parts = urlsplit(endpoint.url)
     assert parts.hostname is not None
     connection: http.client.HTTPConnection
     if parts.scheme == "https":
         connection = http.client.HTTPSConnection(
-            parts.hostname, parts.port, timeout=seconds, context=asked.context
+            parts.hostname, parts.port, timeout=seconds, context=endpoint.context
         )
     else:
         connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=seconds)
@@ -131,15 +131,15 @@ def ask(
         while piece := answer.read1(PIECE_BYTES):
             found += piece
             if len(found) > bytes_max:
-                raise OutgoingError(f"{asked.url}: the answer has more than {bytes_max} octets")
+                raise OutgoingError(f"{endpoint.url}: the answer has more than {bytes_max} octets")
         if late.is_set() or (answer.length or 0) > 0:
             raise TimeoutError
         return answer.status, found
     except TimeoutError:
-        raise OutgoingError(f"{asked.url}: no whole answer within {seconds:g} s") from None
+        raise OutgoingError(f"{endpoint.url}: no whole answer within {seconds:g} s") from None
     except (OSError, http.client.HTTPException) as error:
         why = f"no whole answer within {seconds:g} s" if late.is_set() else _why(error)
-        raise OutgoingError(f"{asked.url}: {why}") from None
+        raise OutgoingError(f"{endpoint.url}: {why}") from None
     finally:
         timer.cancel()
         connection.close()

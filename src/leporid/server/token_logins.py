@@ -35,7 +35,7 @@ from leporid.broker.access.passwords import keyed_digest
 from leporid.limits.refusals import Refusals
 from leporid.limits.shares import NoSlot, Share, Slot
 from leporid.server.oauth_settings import OAUTH2, OAuth2
-from leporid.server.outgoing import Asked, OutgoingError, ask, trusting, url
+from leporid.server.outgoing import Endpoint, OutgoingError, ask, trusting, url
 from leporid.server.settings import ConfigError
 from leporid.server.tokens import (
     Key,
@@ -170,7 +170,7 @@ class Keys:
         address = self._settings.jwks_url
         if address is None:
             issuer = (self._settings.issuer or "").rstrip("/")
-            document = _ask(Asked(issuer + DISCOVERY, self._context))
+            document = _ask(Endpoint(issuer + DISCOVERY, self._context))
             try:
                 address = url("jwks_uri", json.loads(document)["jwks_uri"])
             except (ValueError, KeyError, TypeError, RecursionError, ConfigError):
@@ -180,7 +180,7 @@ class Keys:
             if issuer.startswith("https:") and not address.startswith("https:"):
                 raise OutgoingError(f"{issuer + DISCOVERY}: names keys that are not on https")
         try:
-            return import_keys(_ask(Asked(address, self._context)))
+            return import_keys(_ask(Endpoint(address, self._context)))
         except ValueError as error:
             raise OutgoingError(f"{address}: {error}") from None
 
@@ -204,10 +204,10 @@ class Keys:
             ready()
 
 
-def _ask(asked: Asked) -> bytes:
-    status, document = ask(asked, seconds=FETCH_S, bytes_max=KEYS_BYTES_MAX)
+def _ask(endpoint: Endpoint) -> bytes:
+    status, document = ask(endpoint, seconds=FETCH_S, bytes_max=KEYS_BYTES_MAX)
     if status != 200:
-        raise OutgoingError(f"{asked.url}: answers {status}")
+        raise OutgoingError(f"{endpoint.url}: answers {status}")
     return document
 
 

@@ -15,6 +15,7 @@ def parsed(*arguments):
 NEEDED = {
     "archive": ["--stream", "s", "--to", "a"],
     "compact": ["--archive", "a"],
+    "reprocess": ["--archive", "a"],
     "traffic": ["--stream", "s", "--to", "a"],
     "replay": ["--stream", "s", "--state", "f"],
     "redrive": ["--stream", "s", "--state", "f"],

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from leporid.spark.pipelines import archive as archive_module
 from leporid.spark.pipelines.archive import INFER, Archive, Plan, archive
 from leporid.spark.pipelines.bodies.decoder import Body
 from leporid.spark.pipelines.origin import Origin
-from leporid.spark.pipelines.store import ConflictError, bad_place, locked
+from leporid.spark.pipelines.store import ConflictError, bad_place, existing, locked
 from leporid.spark.pipelines.table import archived, table
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -442,3 +443,27 @@ def test_how_bodies_cannot_be_decoded_is_said_before_spark(broker, tmp_path, pla
     with pytest.raises(OptionError, match=told):
         pipeline(None, broker, tmp_path / "a", **plan)
     assert not (tmp_path / "a").exists()
+
+
+def test_a_type_becomes_wider_in_iceberg_and_is_refused_in_delta(spark, broker, tmp_path):
+    needs("iceberg")
+    broker.make("s")
+    broker.append("s", 1, body=[b'{"id": 1, "x": 0.5, "in": {"n": 7}}'])
+    schema = "id int, x float, in struct<n: int>"
+    wider = "id bigint, x double, in struct<n: bigint>"
+    for kind in KINDS:
+        drain(pipeline(spark, broker, tmp_path / kind, kind=kind, schema=schema))
+    with pytest.raises(OptionError, match=r"value\.id is int in the archive and bigint .* Delta's"):
+        pipeline(spark, broker, tmp_path / "delta", schema=wider)
+    large = 2**40
+    broker.append("s", 1, body=[b'{"id": %d, "x": 0.1, "in": {"n": %d}}' % (large, large)])
+    place = tmp_path / "iceberg"
+    drain(pipeline(spark, broker, place, kind="iceberg", schema=wider))
+    expected = [
+        {"id": 1, "x": 0.5, "in": {"n": 7}},
+        {"id": large, "x": 0.1, "in": {"n": large}},
+    ]
+    assert values(archived(spark, place)[0]) == expected
+    store: Any = existing(place)[0]
+    found = store.table().scan().to_arrow().sort_by("offset")
+    assert found.column("value").to_pylist() == expected

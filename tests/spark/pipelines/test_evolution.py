@@ -50,6 +50,7 @@ def test_a_schema_that_adds_nothing_is_left_as_it_was_written():
         ("id string", "value.id is bigint in the archive and string in the schema"),
         ("id struct<a: int>", "value.id is bigint in the archive and a struct in the schema"),
         ("in struct<a: string>", "value.in.a is int in the archive and string"),
+        ("in struct<a: bigint>", "Delta's library for Python cannot widen a type; .* in Iceberg"),
         ("all array<string>", r"value.all\[\] is int in the archive"),
     ],
 )
@@ -59,3 +60,24 @@ def test_another_type_is_refused_or_passed_over(asked, told):
         extended(known, asked)
     assert extended(known, asked, only_new=True) == known
     assert extended(known, f"{asked}, new int", only_new=True).endswith(", `new` int")
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [
+        ("int", "bigint"),
+        ("float", "double"),
+        ("decimal(9,2)", "decimal(12,2)"),
+        ("struct<a: array<smallint>>", "struct<a: array<int>>"),
+    ],
+)
+def test_a_type_becomes_wider_and_never_narrower(narrow, wide):
+    assert read(extended(f"x {narrow}", f"x {wide}", wider=True)) == read(f"x {wide}")
+    # What a narrower schema has fits.
+    assert extended(f"x {wide}", f"x {narrow}") == f"x {wide}"
+
+
+@pytest.mark.parametrize("wide", ["double", "decimal(20,0)", "string", "decimal(12,3)"])
+def test_a_type_that_rounds_or_moves_a_point_is_not_wider(wide):
+    with pytest.raises(OptionError, match="only new fields and wider types"):
+        extended("x decimal(9,2)" if "3" in wide else "x bigint", f"x {wide}", wider=True)

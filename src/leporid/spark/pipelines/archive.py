@@ -176,9 +176,13 @@ class Archive:
                 f"{place} was made with no schema: leave the schema out, or make a new archive"
             )
         try:
-            self._schema = extended(self._schema, asked or "")
+            self._schema = self._extended(asked or "", self._schema)
         except OptionError as error:
             raise OptionError(f"{place}: {error}") from None
+
+    def _extended(self, asked: str, known: str) -> str:
+        """Return the archive's schema with what is asked for."""
+        return extended(known, asked, wider=self.plan.kind == "iceberg")
 
     def _asked(self, *, new: bool) -> str | None:
         """Return the schema that is asked for, with the newest one of the place of schemas."""
@@ -250,7 +254,7 @@ class Archive:
         if self._kept not in {None, RAW} and settle(self.store, self.bad):
             # What decoded records again may have brought new fields.
             self._kept = settings_of(self.plan.place)["schema"]
-            self._schema = extended(self._kept, self._schema or "")
+            self._schema = self._extended(self._schema or "", self._kept)
         before = self.store.ends()
         parts = self.origin.parts()
         start = before or self._beginning()
@@ -331,7 +335,7 @@ class Archive:
         """Return the schema of a step's bodies: with `infer`, new fields may come at any time."""
         if self._schema is not None and self._body.schemas and self._schema != RAW:
             # Asked for after the end was planned, so it is not older than any message before it.
-            return extended(self._schema, self._asked(new=False) or "")
+            return self._extended(self._asked(new=False) or "", self._schema)
         if self._schema is not None and (self._schema == RAW or self.plan.schema != INFER):
             return self._schema
         bodies = list(self.origin.bodies(start, end, SAMPLE_ROWS))

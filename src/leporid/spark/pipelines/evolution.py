@@ -3,7 +3,8 @@
 A schema is text, the fields of a struct as SQL writes them. Pure: text in, text out.
 
 Invariant: what is added is new, nullable fields, at the end of their struct; a field that is there
-keeps its place and its type, so files that were written before can be read with the new schema.
+keeps its place, and its type or a wider one that has all values of it, so files that were written
+before can be read with the new schema.
 """
 
 from __future__ import annotations
@@ -70,38 +71,71 @@ def split_fields(text: str) -> list[str]:
     return found
 
 
-def extended(known: str, asked: str, *, only_new: bool = False) -> str:
+# Wider types that have all values of a type: those that Iceberg takes ("Schema Evolution").
+WIDER = {
+    "tinyint": {"smallint", "int", "bigint"},
+    "smallint": {"int", "bigint"},
+    "int": {"bigint"},
+    "float": {"double"},
+}
+DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+def widens(narrow: Any, wide: Any) -> bool:
+    """Whether a type has all values of another one, and more."""
+    if not isinstance(narrow, str) or not isinstance(wide, str):
+        return False
+    one, other = DECIMAL.fullmatch(narrow), DECIMAL.fullmatch(wide)
+    if one is not None and other is not None:
+        return int(other[1]) > int(one[1]) and other[2] == one[2]
+    return wide in WIDER.get(narrow, set())
+
+
+def extended(known: str, asked: str, *, only_new: bool = False, wider: bool = False) -> str:
     """Return a schema with the fields of another one that it does not have; itself without any.
 
     Args:
         known: of the archive.
         asked: of what is to be archived. Fields that it leaves out stay.
         only_new: whether a field of another type is passed over, as one that was inferred is.
+        wider: whether the table can give a field a wider type.
 
     Raises:
         OptionError: a field that is there has another type.
     """
     before, wanted = read(known), read(asked)
-    after = _merged(before, wanted, "value", only_new=only_new)
+    after = _merged(before, wanted, "value", only_new=only_new, wider=wider)
     return known if after == before else fields(after)
 
 
-def _merged(before: Any, wanted: Any, path: str, *, only_new: bool) -> Any:
+def _merged(before: Any, wanted: Any, path: str, *, only_new: bool, wider: bool) -> Any:
     if isinstance(before, dict) and isinstance(wanted, dict):
         found = dict(before)
         for name, kind in wanted.items():
             inner = f"{path}.{name}"
             # An empty struct says nothing of its fields.
             found[name] = (
-                _merged(before[name], kind, inner, only_new=only_new) if name in before else kind
+                _merged(before[name], kind, inner, only_new=only_new, wider=wider)
+                if name in before
+                else kind
             )
         return found
     if isinstance(before, list) and isinstance(wanted, list):
-        return [_merged(before[0], wanted[0], f"{path}[]", only_new=only_new)]
-    if before != wanted and not only_new:
+        return [_merged(before[0], wanted[0], f"{path}[]", only_new=only_new, wider=wider)]
+    if widens(wanted, before) or only_new:
+        return before
+    if widens(before, wanted):
+        if wider:
+            return wanted
+        raise OptionError(
+            f"{path} is {before} in the archive and {wanted} in the schema: Delta's library for "
+            f"Python cannot widen a type; leave it as it is, or make a new archive, in Iceberg "
+            f"(--format iceberg), which can"
+        )
+    if before != wanted:
         raise OptionError(
             f"{path} is {_said(before)} in the archive and {_said(wanted)} in the schema: only new "
-            f"fields can be added; leave that one as it is, or make a new archive"
+            f"fields and wider types can be taken; leave that one as it is, or make a new archive"
         )
     return before
 

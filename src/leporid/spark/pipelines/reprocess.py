@@ -164,7 +164,13 @@ class Reprocess:
             kept = replace(kept, **given)
         check_libraries(kept.format, bool(kept.schemas))
         found = with_reader(kept)
-        return replace(found, columns=extended(settings["schema"], found.columns))
+        return replace(found, columns=self._columns(settings, found))
+
+    @staticmethod
+    def _columns(settings: Mapping[str, str], body: Body) -> str:
+        """Return the archive's schema with what that of the bodies has."""
+        wider = settings["kind"] == "iceberg"
+        return extended(settings["schema"], body.columns, wider=wider)
 
     # ------------------------------------------------------------ one step
 

@@ -222,7 +222,8 @@ class Store(ABC):
     def extend(self, columns: pa.Schema) -> None:
         """Add the columns, and fields of structs, that a table does not have; all are nullable.
 
-        Nothing happens if there is no table yet, or it has them all.
+        A table in Iceberg gives fields wider types, too. Nothing happens if there is no table yet,
+        or it has them all.
         """
 
     @abstractmethod

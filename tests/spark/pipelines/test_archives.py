@@ -16,7 +16,13 @@ from leporid.spark.pipelines.archives import Archives, Compact, plan_of, reading
 from leporid.spark.pipelines.iceberg_store import IcebergStore
 from leporid.spark.pipelines.origin import Origin
 from leporid.spark.pipelines.places import place_of
-from leporid.spark.pipelines.store import Layout, bad_place, keep_settings, open_store
+from leporid.spark.pipelines.store import (
+    ConflictError,
+    Layout,
+    bad_place,
+    keep_settings,
+    open_store,
+)
 from leporid.spark.pipelines.table import archived, table
 
 SPARK = (pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300))
@@ -160,6 +166,17 @@ def test_partitions_by_what_is_no_field_are_refused(broker, tmp_path):
         made("value.id", None)
     with pytest.raises(OptionError, match="must be one of bigint, boolean, date"):
         made("value.x", "x double")
+
+
+def test_a_step_is_done_though_merging_is_refused(tmp_path, caplog, monkeypatch):
+    run = Archive(None, Origin("s"), Plan(tmp_path / "a", compact_files=1))
+
+    def refused(*limits):
+        raise ConflictError("archived to while merging")
+
+    monkeypatch.setattr(run.store, "compact", refused)
+    run._tidy(1)
+    assert "small files were not merged: archived to while merging" in caplog.text
 
 
 @pytest.mark.slow

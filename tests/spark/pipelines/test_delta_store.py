@@ -1,6 +1,7 @@
 """What Delta itself finds in a table of the Delta store; test_table_stores.py has the rest."""
 
 import os
+import time
 
 import pytest
 
@@ -44,6 +45,28 @@ def test_of_two_writers_at_the_same_moment_one_is_refused(store, monkeypatch):
     assert committed(store) == list(range(15))
 
 
+def test_of_two_writers_that_make_the_table_one_is_refused(store, monkeypatch):
+    other = DeltaStore(store.root)
+    monkeypatch.setattr(other, "_table", lambda: None)
+    with pytest.raises(ConflictError, match="another process"):
+        other.commit(files(other, 0, 7), {}, ends(7))
+    assert committed(store) == list(range(10))
+
+
+def test_of_two_that_merge_the_same_files_one_is_refused(store, monkeypatch):
+    store.commit(files(store, 10, 5), ends(10), ends(15))
+    other = DeltaStore(store.root)
+    stale = other._table()
+    monkeypatch.setattr(other, "_table", lambda: stale)
+    assert store.compact(2, 10**8) == 2
+    with pytest.raises(ConflictError, match="another process merges files"):
+        other.compact(2, 10**8)
+    store._claim(store._table(), int(time.time()))
+    with pytest.raises(ConflictError, match="another process merges files"):
+        store.compact(2, 10**8)
+    assert committed(store) == list(range(15))
+
+
 def test_a_commit_that_a_power_cut_emptied_is_made_again(store):
     store.commit(files(store, 10, 5), ends(10), ends(15))
     empty_last_commit(store)
@@ -73,7 +96,7 @@ def test_a_commit_is_on_disk_when_it_returns(store, monkeypatch):
     synced.clear()
     store.compact(2, 10**8)
     (merged,) = (path for path in store.state()[0])
-    assert set(synced) >= {merged.rpartition("/")[2], "00000000000000000004.json"}
+    assert set(synced) >= {merged.rpartition("/")[2], "00000000000000000005.json"}
 
 
 def test_vacuum_removes_old_files_of_a_stopped_run(store):

@@ -44,6 +44,11 @@ from leporid.spark.pipelines.store import (
     check_position,
 )
 
+# Under this name Delta keeps since when a process merges files, and 0 when none does. One that was
+# killed keeps others from it for as long as none takes.
+MERGE = "leporid:compact"
+MERGE_SECONDS_MAX = 6 * 3600
+
 
 class DeltaStore(Store):
     """A Delta table in a folder or an object store."""
@@ -100,14 +105,9 @@ class DeltaStore(Store):
         schema = self._schema(table, files)
         columns = [column_of(name) for name in self.layout.partition_by]
         if table is None:
-            table = DeltaTable.create(
-                str(self.root),
-                schema,
-                partition_by=columns,
-                mode="ignore",
-                configuration=log_settings(KEEP_SECONDS["delta"]),
-                storage_options=self._options(),
-            )
+            table = self._created(schema, columns)
+            # What came to be there meanwhile is no conflict for Delta: it is what was found.
+            check_position(self.root, self._ends(table), before)
         self._write(table, [self._added(file) for file in files if file.rows], schema, ends)
 
     def note(self) -> str:
@@ -173,6 +173,17 @@ class DeltaStore(Store):
         table.update_incremental()
         self._sync(table)
 
+    def _created(self, schema: pa.Schema, columns: list[str]) -> DeltaTable:
+        """Make the table, or return the one that somebody else has made meanwhile."""
+        return DeltaTable.create(
+            str(self.root),
+            schema,
+            partition_by=columns,
+            mode="ignore",
+            configuration=log_settings(KEEP_SECONDS["delta"]),
+            storage_options=self._options(),
+        )
+
     def extend(self, columns: pa.Schema) -> None:
         """Add columns and fields of structs."""
         table = self._table()
@@ -230,14 +241,41 @@ class DeltaStore(Store):
         table = self._table()
         if table is None:
             return 0
+        # deltalake lets two merge the same files at once, and then has their rows twice.
+        at = int(time.time())
+        if at - (table.transaction_version(MERGE) or 0) < MERGE_SECONDS_MAX:
+            raise ConflictError(f"{self.root}: another process merges files")
+        self._claim(table, at)
         before = set(table.file_uris())
-        done = table.optimize.compact(target_size=bytes_max)
-        if self.root.path is not None:
-            made = {Path(name) for name in set(table.file_uris()) - before}
-            for path in made | {path.parent for path in made} | {self.root.path}:
-                sync(path)
-        self._sync(table)
+        try:
+            done = table.optimize.compact(target_size=bytes_max)
+            if self.root.path is not None:
+                made = {Path(name) for name in set(table.file_uris()) - before}
+                for path in made | {path.parent for path in made} | {self.root.path}:
+                    sync(path)
+            self._sync(table)
+        finally:
+            self._claim(table, 0)
         return int(done["numFilesRemoved"])
+
+    def _claim(self, table: DeltaTable, at: int) -> None:
+        """Say since when files are merged, 0 at the end; of two at once Delta refuses the second.
+
+        Raises:
+            ConflictError: another process has said so meanwhile.
+        """
+        try:
+            table.create_write_transaction(
+                [],
+                mode="append",
+                schema=pa.schema(table.schema()),
+                partition_by=[column_of(name) for name in self.layout.partition_by],
+                commit_properties=CommitProperties(app_transactions=[Transaction(MERGE, at)]),
+            )
+        except CommitFailedError as error:
+            raise ConflictError(f"{self.root}: another process merges files: {error}") from None
+        table.update_incremental()
+        self._sync(table)
 
     def vacuum(self, keep_seconds: float) -> int:
         """Remove files that are not in the table any more."""
@@ -253,7 +291,10 @@ class DeltaStore(Store):
         """Keep commits as long as their files: a reader's checkpoint needs both."""
         wanted = log_settings(keep_seconds)
         if not wanted.items() <= table.metadata().configuration.items():
-            table.alter.set_table_properties(wanted)
+            try:
+                table.alter.set_table_properties(wanted)
+            except CommitFailedError as error:
+                raise ConflictError(f"{self.root}: changed meanwhile: {error}") from None
             table.update_incremental()
             self._sync(table)
 

@@ -1,5 +1,6 @@
 """The client that blocks: connections and channels, and what becomes of threads and forks."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -208,6 +209,26 @@ def test_after_close_everything_says_so(connection: Connection, channel: Channel
         with pytest.raises(LocalProtocolError, match="closed"):
             call()
     channel.close()
+
+
+def test_closing_while_another_thread_closes(
+    memory: BlockingMemoryBroker, monkeypatch: pytest.MonkeyPatch
+):
+    connection = memory.connect()
+    begun = threading.Event()
+
+    async def slow(_: str) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched, ThreadPoolExecutor(1) as other:
+        patched.setattr(connection.behind, "close", slow)
+        closed = other.submit(connection.close)
+        assert begun.wait(10)
+        patched.undo()
+        connection.close()
+        closed.result(10)
+    assert connection.is_closed
 
 
 def test_a_forked_process_is_told(channel: Channel):

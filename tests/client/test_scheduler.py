@@ -181,6 +181,20 @@ async def test_no_task_of_a_scheduler_outlives_its_connection(memory: MemoryBrok
     await scheduler.close()
 
 
+async def test_a_scheduler_ends_with_a_connection_that_does_not_come_back(memory: MemoryBroker):
+    before = asyncio.all_tasks()
+    async with (
+        connect("amqp://localhost", opener=memory.open, robust=False) as connection,
+        Scheduler(connection),
+    ):
+        await memory.settle()
+        memory.disconnect()
+        async with asyncio.timeout(3):
+            while any("_keep_going" in repr(task) for task in asyncio.all_tasks() - before):
+                await asyncio.sleep(0.001)
+        assert connection.is_closed
+
+
 async def test_what_makes_no_sense_is_refused(memory: MemoryBroker, scheduler: Scheduler):
     with pytest.raises(LocalProtocolError, match="no time zone"):
         await scheduler.at(datetime(2030, 1, 1), b"", "jobs")  # noqa: DTZ001

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from leporid.client import connection as asynchronous
 from leporid.client.blocking_messages import Consumer, Delivery, Exchange, Queue, Stream
+from leporid.client.errors import LocalProtocolError
 from leporid.client.loop_thread import LoopThread
 from leporid.client.rpc import CONCURRENCY, TIMEOUT_S
 from leporid.client.scheduler import SERIES_QUEUE, Scheduled
@@ -134,6 +135,11 @@ class Connection:
         return self.thread.is_running and self.behind.is_open
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it is closed for good: by `close()`, or lost without coming back."""
+        return self.behind.is_closed
+
+    @property
     def is_blocked(self) -> bool:
         """Whether the broker takes no publishes for now."""
         return self.behind.is_blocked
@@ -173,6 +179,9 @@ class Connection:
         if self.thread.is_running:
             try:
                 self.thread.wait(self.behind.close(reason))
+            except LocalProtocolError:
+                if self.thread.is_running:  # otherwise another thread has closed it meanwhile
+                    raise
             finally:
                 self.thread.stop()
 

@@ -159,6 +159,11 @@ class Connection:
         return self._ready
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it is closed for good: by `close()`, or lost without coming back."""
+        return self._end is not None
+
+    @property
     def is_blocked(self) -> bool:
         """Whether the broker takes no publishes for now."""
         return self._link is not None and self._link.is_blocked

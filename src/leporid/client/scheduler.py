@@ -313,6 +313,8 @@ class Scheduler:
                         async for tick in ticks:
                             await self._tick(channel, tick)
             except (ClientError, ExceptionGroup) as error:
+                if self._connection.is_closed:
+                    return
                 # The tick goes back with its channel, and comes again.
                 logger.warning("a series cannot go on, tried again in %s s: %s", RETRY_S, error)
             await asyncio.sleep(RETRY_S)

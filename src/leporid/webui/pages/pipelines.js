@@ -10,7 +10,7 @@ import { useVhost } from "../core/vhost.js";
 import { Copy } from "../parts/copy.js";
 import { Empty } from "../parts/empty.js";
 import { List } from "../parts/list.js";
-import { Page } from "../parts/page.js";
+import { Page, quoted } from "../parts/page.js";
 import { PipelineRuns } from "../parts/pipeline_runs.js";
 import { Tabs } from "../parts/tabs.js";
 
@@ -155,7 +155,10 @@ export default function Pipelines({ query }) {
   const shown = TABS.some(({ id }) => id === query.tab) ? query.tab : "positions";
   const of = shown === "groups" ? "groups" : "readers";
   const path = vhost === null ? [of] : [of, vhost];
-  return html`<${Page} title="Pipelines" cli=${`leporid ${of} list`} http=${{ path }}>
+  const noun = shown === "runs" ? "pipelines" : of;
+  const place = vhost === null ? "" : ` --vhost ${quoted(vhost)}`;
+  return html`<${Page} title="Pipelines" cli=${`leporid ${noun} list${place}`}
+    http=${{ path: [noun, ...path.slice(1)] }}>
     <p class="soft">How far each named reader of a stream is: pipelines on Spark, other programs,
       and members of groups.</p>
     <${Tabs} tabs=${TABS} current=${shown} label="About pipelines"

@@ -163,13 +163,12 @@ class Peer:
 
     def take(self) -> bytes:
         """What the engine wants to send, as if it was sent."""
-        taken = b""
+        taken = []
         while (view := self.connection.output.outgoing()) is not None:
-            part = bytes(view)
+            taken.append(bytes(view))
             view.release()
-            self.connection.sent(len(part))
-            taken += part
-        return taken
+            self.connection.sent(len(taken[-1]))
+        return b"".join(taken)
 
     def events(self, run: bool = True) -> list[frames.Event]:
         """A turn, and what the peer then reads."""

@@ -5,6 +5,7 @@ begun last would leave the other processes without work. All that starts Spark i
 process, so that there is one Java, and it stays warm: its start takes ten seconds.
 """
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -66,9 +67,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         # Not at the top, since most tests need nothing of it.
         from tests.spark.java_classes import make_archive, use_archive
 
-        if sum(SPARK in each.keywords for each in item.session.items) >= SPARK_MANY:
-            make_archive()
-        use_archive()
+        # Without Java or Spark it is the test that says what is missing.
+        with contextlib.suppress(ImportError, RuntimeError):
+            marked = [each for each in item.session.items if each.get_closest_marker(SPARK)]
+            if len(marked) >= SPARK_MANY:
+                make_archive()
+            use_archive()
     return (yield)
 
 

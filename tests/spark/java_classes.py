@@ -2,14 +2,15 @@
 
 Loading, verifying and linking Spark's classes takes most of the processor time of a start, and the
 tests start some twenty of them: sessions, and the processes of a cluster. Java can keep the result
-in a file, which the next ones map (class data sharing). Making it takes as long as four
-starts, so it is made once, under `build/`, and only by a run that has many such tests.
+in a file, which the next ones map (class data sharing). Making it takes as long as four starts, so
+it is made once, under `build/`, and only by a run that has many such tests.
 
 Java itself checks that an archive suits it and its class path, and starts without it otherwise.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -49,17 +50,20 @@ def make_archive() -> None:
         return
     path.parent.mkdir(exist_ok=True)
     new = path.with_suffix(f".{os.getpid()}.new")
-    subprocess.run(
-        [sys.executable, "-m", "tests.spark.java_classes"],
-        cwd=ROOT,
-        env=os.environ | {"SPARK_SUBMIT_OPTS": f"{OPTIONS} -XX:ArchiveClassesAtExit={new}"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=SECONDS,
-        check=False,
-    )
-    if new.exists():
+    # Not every Java can make one.
+    with contextlib.suppress(subprocess.SubprocessError, FileNotFoundError):
+        subprocess.run(
+            [sys.executable, "-m", "tests.spark.java_classes"],
+            cwd=ROOT,
+            env=os.environ | {"SPARK_SUBMIT_OPTS": f"{OPTIONS} -XX:ArchiveClassesAtExit={new}"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=SECONDS,
+            check=True,
+        )
         new.replace(path)
+    # Half an archive is of no use.
+    new.unlink(missing_ok=True)
 
 
 def main() -> None:
@@ -76,7 +80,7 @@ def main() -> None:
     assert gateway is not None
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait()
+    assert gateway.proc.wait() == 0, "Java did not write all of it"
 
 
 if __name__ == "__main__":

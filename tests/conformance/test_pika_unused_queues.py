@@ -41,29 +41,40 @@ def mortal(channel, name):
     return queue
 
 
+# Each returns a moment (monotonic, seconds) right before the broker's last use of the queue begins.
+
+
 def use_by_declaring(channel, queue):
+    began = time.monotonic()
     channel.queue_declare(queue, arguments={"x-expires": UNUSED_MS})
+    return began
 
 
 def use_by_asking(channel, queue):
+    began = time.monotonic()
     channel.queue_declare(queue, passive=True)
+    return began
 
 
 def use_by_getting(channel, queue):
+    began = time.monotonic()
     channel.basic_get(queue)
+    return began
 
 
 def use_by_consuming(channel, queue):
     tag = channel.basic_consume(queue, lambda *_: None)
     channel.connection.process_data_events(time_limit=UNUSED_MS / 1000)
+    began = time.monotonic()
     channel.basic_cancel(tag)
+    return began
 
 
 @pytest.mark.parametrize("use", [use_by_declaring, use_by_asking, use_by_getting, use_by_consuming])
 def test_an_unused_queue_goes_on_time_after_its_last_use(channel, mortal, use):
     channel.connection.process_data_events(time_limit=UNUSED_MS / 2000)
-    use(channel, mortal)
-    assert is_about(seconds_until_gone(channel, mortal, time.monotonic()))
+    began = use(channel, mortal)
+    assert is_about(seconds_until_gone(channel, mortal, began))
 
 
 def test_what_was_in_it_is_no_dead_letter(channel, name):

@@ -14,7 +14,8 @@ from fuzz import corpora
 TARGETS = sorted(path.stem for path in (corpora.ROOT / "targets").glob("*.py"))
 MUTATIONS = 50
 
-pytestmark = pytest.mark.slow
+# A test goes through hundreds of inputs: ten seconds of a processor, minutes of a busy machine.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(params=TARGETS)

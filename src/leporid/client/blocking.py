@@ -448,10 +448,12 @@ class Rpc:
         try:
             yield
         finally:
-            if self._thread.is_running:
+            running = self._thread.is_running
+            if running:
                 self._thread.wait(serving.__aexit__(None, None, None))
             if handlers is not None:
-                handlers.shutdown(wait=False)
+                # All are done then; of a connection that was closed meanwhile, one may not be.
+                handlers.shutdown(wait=running)
 
     def close(self) -> None:
         """Wait for no replies any more; it may be called again."""

@@ -6,6 +6,7 @@ from leporid.spark.errors import OptionError
 from leporid.spark.pipelines.bodies.columns import struct_of
 from leporid.spark.pipelines.bodies.json_values import Json, columns_of
 from leporid.spark.pipelines.bodies.schemas import JSON, Schema
+from leporid.spark.pipelines.decoding import decode
 
 
 def schema(value, references=()):
@@ -107,3 +108,37 @@ def test_what_a_schema_refers_to_is_given_and_never_fetched():
 def test_what_makes_no_columns_is_refused(value, told):
     with pytest.raises(OptionError, match=told):
         columns_of(schema(value))
+
+
+SAME_IN_SPARK = [
+    b'{"i": 1, "d": 2, "t": "a", "b": true, "n": 1.25, "s": {"x": 1}}', b'{"l": [1, null], "m": {"k": 1}}',
+    b'{"i": 1.0}', b'{"i": "1"}', b'{"i": true}', b'{"i": 9223372036854775808}',
+    b'{"d": "1.5"}', b'{"d": true}', b'{"d": 1e3}', b'{"d": "NaN"}',
+    b'{"b": "true"}', b'{"b": 1}', b'{"t": 1}', b'{"t": [1,2]}', b'{"t": {"a":1}}', b'{"t": true}',
+    b'{"n": 1}', b'{"n": "1.25"}', b'{"n": 123456789.125}', b'{"n": 1.255}',
+    b'{"at": "2026-01-01T00:00:00Z"}', b'{"at": "2026-01-01T01:00:00+01:00"}', b'{"at": 5}',
+    b'{"at": "never"}', b'{"day": "2026-01-01"}', b'{"day": "x"}', b'{"bin": "AAE="}',
+    b'{"s": 1}', b'{"s": {"x": "1"}}', b'{"l": 1}', b'{"l": ["1"]}', b'{"m": {"k": "1"}}',
+    b"{}", b"", b"[]", b"nope", b"7", b"null", b'{"i": null}', b'{"other": 1}',
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_what_fits_is_what_fits_in_spark(spark):
+    columns = "i bigint, d double, t string, b boolean, n decimal(9,2), at timestamp, day date, "
+    columns += "bin binary, s struct<x: bigint>, l array<bigint>, m map<string, bigint>"
+    df = spark.createDataFrame(
+        [(at, body) for at, body in enumerate(SAME_IN_SPARK)], "n int, body binary"
+    )
+    found = decode(df, columns).orderBy("n").select("value", "reason").toArrow()
+    rows, bad = decoded(columns, *SAME_IN_SPARK)
+    values, reasons = (found.column(name).to_pylist() for name in ("value", "reason"))
+    # As text: NaN is not equal to itself.
+    different = [
+        (body, mine, theirs)
+        for at, body in enumerate(SAME_IN_SPARK)
+        if (mine := str(bad.get(at) or rows[at])) != (theirs := str(reasons[at] or values[at]))
+    ]
+    assert different == []

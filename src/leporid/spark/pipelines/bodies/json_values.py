@@ -1,8 +1,8 @@
 """Bodies in JSON, with or without a JSON Schema, without Spark.
 
 What a value may be for a column's type is what Spark's `from_json` says of it: a text column takes
-any value, as JSON; numbers do not become other numbers; a time is text in ISO 8601, UTC without a
-zone, or seconds since 1970.
+any value, as JSON; decimals are rounded, and no other numbers are; a time is text in ISO 8601, UTC
+without a zone, or seconds since 1970.
 
 A JSON Schema makes columns of what has one type: what may be several, or says nothing of its
 fields, is a text column with JSON in it.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import decimal
+import functools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -107,6 +108,8 @@ def converter(kind: pa.DataType) -> Convert:
                 (key, None if each is None else item(each)) for key, each in value.items()
             ],
         )
+    if pa.types.is_decimal(kind):
+        return functools.partial(_decimal, decimal.Decimal(1).scaleb(-kind.scale))
     for holds, convert in _CONVERTERS:
         if holds(kind):
             return convert
@@ -158,10 +161,12 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _decimal(value: Any) -> decimal.Decimal:
+def _decimal(unit: decimal.Decimal, value: Any) -> decimal.Decimal:
     if isinstance(value, bool) or not isinstance(value, (int, float, str, decimal.Decimal)):
         raise TypeError("no number")
-    return decimal.Decimal(str(value) if isinstance(value, float) else value)
+    exact = decimal.Decimal(str(value) if isinstance(value, float) else value)
+    # As Spark does, and Arrow does not.
+    return exact.quantize(unit, decimal.ROUND_HALF_UP)
 
 
 def _moment(value: Any) -> dt.datetime:
@@ -193,7 +198,6 @@ _CONVERTERS: tuple[tuple[Callable[[pa.DataType], bool], Convert], ...] = (
     (pa.types.is_integer, _whole),
     (pa.types.is_boolean, _only(bool, _same)),
     (pa.types.is_floating, _number),
-    (pa.types.is_decimal, _decimal),
     (pa.types.is_date, _only(str, dt.date.fromisoformat)),
     (lambda kind: bool(pa.types.is_timestamp(kind)) and kind.tz is not None, _moment),
     (pa.types.is_timestamp, _local),

@@ -111,7 +111,8 @@ def test_what_makes_no_columns_is_refused(value, told):
 
 
 SAME_IN_SPARK = [
-    b'{"i": 1, "d": 2, "t": "a", "b": true, "n": 1.25, "s": {"x": 1}}', b'{"l": [1, null], "m": {"k": 1}}',
+    b'{"i": 1, "d": 2, "t": "a", "b": true, "n": 1.25, "s": {"x": 1}}',
+    b'{"l": [1, null], "m": {"k": 1}}',
     b'{"i": 1.0}', b'{"i": "1"}', b'{"i": true}', b'{"i": 9223372036854775808}',
     b'{"d": "1.5"}', b'{"d": true}', b'{"d": 1e3}', b'{"d": "NaN"}',
     b'{"b": "true"}', b'{"b": 1}', b'{"t": 1}', b'{"t": [1,2]}', b'{"t": {"a":1}}', b'{"t": true}',

@@ -1,6 +1,7 @@
 """Hangups: what the operating system knows of peers that nobody reads."""
 
 import asyncio
+import itertools
 import socket
 import struct
 from collections.abc import AsyncIterator
@@ -81,6 +82,35 @@ async def test_who_is_forgotten_is_not_told_of(
     hangups.watch(ours, other)
     assert not await other.next()
     assert forgotten.found.empty()
+
+
+async def test_many_that_end_at_once_leave_time_in_each_round(
+    hangups: Hangups, monkeypatch: pytest.MonkeyPatch
+):
+    times = itertools.count(0, module.ENDS_NS // 3)
+    monkeypatch.setattr("leporid.server.hangups.time.monotonic_ns", times.__next__)
+    loop = asyncio.get_running_loop()
+    told: list[bool] = []
+    before: list[int] = []
+    done = loop.create_future()
+
+    def begin_round() -> None:
+        before.append(len(told))
+        if len(told) < 64:
+            loop.call_soon(begin_round)
+        else:
+            done.set_result(None)
+
+    pairs = [socket.socketpair() for _ in range(64)]
+    for ours, theirs in pairs:
+        hangups.watch(ours, told.append)
+        theirs.close()
+    begin_round()
+    await asyncio.wait_for(done, PATIENCE_S)
+    assert max(map(int.__sub__, before[1:], before)) <= 3 * module.EVENTS_MAX
+    for ours, _ in pairs:
+        hangups.forget(ours)
+        ours.close()
 
 
 async def test_one_that_is_told_of_may_end_the_others(hangups: Hangups):

@@ -38,7 +38,7 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import Value
 from leporid.server.config import METRICS_PORT
-from leporid.server.node import links_max, stream_files_max
+from leporid.server.node import DESCRIPTOR_PLACES_MAX, links_max, stream_files_max
 from leporid.testing import BrokerError, BrokerProcess
 from leporid.testing.process import default_command
 
@@ -373,6 +373,16 @@ async def test_peers_leave_descriptors_for_the_log(tmp_path: Path):
         for client in [publisher, *silent]:
             client.close()
         assert broker.stop() == 0, broker.log_tail()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the table of descriptors is Linux's")
+async def test_there_are_places_for_all_descriptors_before_peers_come(broker: BrokerProcess):
+    """Linux has whoever needs a larger table wait, 10 to 20 ms each time."""
+    status = Path(f"/proc/{broker.pid}/status").read_text()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    limit = DESCRIPTOR_PLACES_MAX if most == resource.RLIM_INFINITY else most
+    (size,) = re.findall(r"^FDSize:\s+(\d+)$", status, re.MULTILINE)
+    assert int(size) >= min(limit, DESCRIPTOR_PLACES_MAX)
 
 
 @slow

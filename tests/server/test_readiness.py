@@ -10,7 +10,7 @@ import pytest
 from tests.server.client import PATIENCE_S
 
 from leporid.engine.engine import Engine
-from leporid.server.readiness import AVAILABLE, Readiness
+from leporid.server.readiness import AVAILABLE, EVENTS_MAX, Readiness
 
 MANY = 600
 
@@ -72,6 +72,30 @@ async def test_the_end_of_a_peer_is_told(readiness: Readiness):
         async with asyncio.timeout(PATIENCE_S):
             await ended.wait()
         readiness.forget(ours)
+
+
+async def test_each_is_told_of_once_in_a_round(readiness: Readiness):
+    told: list[int] = []
+    before: list[int] = []
+
+    def begin_round() -> None:
+        before.append(len(told))
+        asyncio.get_running_loop().call_soon(begin_round)
+
+    with ExitStack() as stack:
+        pairs = [socket.socketpair() for _ in range(MANY)]
+        for number, (ours, theirs) in enumerate(pairs):
+            stack.enter_context(ours)
+            stack.enter_context(theirs)
+            theirs.send(b"x")
+            readiness.watch(ours, partial(told.append, number))
+        begin_round()
+        while len(told) < 5 * MANY:
+            await round_of_the_loop()
+        # In a later round it may be somebody else's turn first, whom a few of the last are before.
+        assert max(map(int.__sub__, before[1:], before)) <= MANY + EVENTS_MAX
+        for ours, _ in pairs:
+            readiness.forget(ours)
 
 
 @pytest.mark.skipif(not AVAILABLE, reason="the loop itself is asked")

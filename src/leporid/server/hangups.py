@@ -17,11 +17,15 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
+import time
 from collections.abc import Callable
 from typing import Final
 
-# Ends told in one turn of the loop; each may close a connection. The rest comes in the next turn.
-EVENTS_MAX: Final = 64
+# How long ends are told of in one turn of the loop, and after how many the clock is read: each may
+# close a connection. The rest comes in the next turn. It is a part of the time for input, of which
+# others must have some in each turn.
+ENDS_NS: Final = 300_000
+EVENTS_MAX: Final = 8
 AVAILABLE: Final = hasattr(select, "epoll")
 
 Told = Callable[[bool], None]
@@ -61,9 +65,13 @@ class Hangups:
         self._told.clear()
 
     def _on_ends(self) -> None:
-        assert self._epoll is not None
-        for descriptor, events in self._epoll.poll(0, EVENTS_MAX):
-            # One told before it may have closed another.
-            told = self._told.get(descriptor)
-            if told is not None:
-                told(bool(events & (select.EPOLLHUP | select.EPOLLERR)))
+        end_ns = time.monotonic_ns() + ENDS_NS
+        found = EVENTS_MAX
+        while found == EVENTS_MAX and self._epoll is not None and time.monotonic_ns() < end_ns:
+            ended = self._epoll.poll(0, EVENTS_MAX)
+            found = len(ended)
+            for descriptor, events in ended:
+                # One told before it may have closed another.
+                told = self._told.get(descriptor)
+                if told is not None:
+                    told(bool(events & (select.EPOLLHUP | select.EPOLLERR)))

@@ -107,6 +107,7 @@ class Readiness:
 
     def _on_ready(self) -> None:
         assert self._epoll is not None
+        first = None
         for _ in range(ASKED_MAX):
             # With fewer, all that can be read were told of; each is told once in a round.
             last = False
@@ -117,8 +118,12 @@ class Readiness:
             while self._ready:
                 if self._clock.stage_is_over:
                     return
+                number = self._ready.pop()
+                if number == first:
+                    return  # the system goes through them in turn: all were told of
+                first = number if first is None else first
                 # One told before it may have closed another.
-                told = self._told.get(self._ready.pop())
+                told = self._told.get(number)
                 if told is not None:
                     told()
             if last:

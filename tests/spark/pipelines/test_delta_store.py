@@ -7,12 +7,15 @@ import pytest
 
 pytest.importorskip("deltalake")
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from tests.spark.pipelines.stores import committed, ends, files
+from tests.spark.pipelines.stores import NOON, committed, ends, files
 
 from leporid.spark.pipelines import delta_store
 from leporid.spark.pipelines.delta_store import DeltaStore
-from leporid.spark.pipelines.store import ConflictError
+from leporid.spark.pipelines.files import Partitions
+from leporid.spark.pipelines.store import KEEP_SECONDS, ConflictError, Layout
 
 pytestmark = pytest.mark.slow
 
@@ -61,10 +64,53 @@ def test_of_two_that_merge_the_same_files_one_is_refused(store, monkeypatch):
     assert store.compact(2, 10**8) == 2
     with pytest.raises(ConflictError, match="another process merges files"):
         other.compact(2, 10**8)
+    store.commit(files(store, 15, 5), ends(15), ends(20))
     store._claim(store._table(), int(time.time()))
     with pytest.raises(ConflictError, match="another process merges files"):
         store.compact(2, 10**8)
-    assert committed(store) == list(range(15))
+    assert committed(store) == list(range(20))
+
+
+def test_merging_again_and_again_leaves_the_position_of_an_idle_archive(store):
+    store.commit(files(store, 10, 5), ends(10), ends(15))
+    store.compact(2, 10**8)
+    version = DeltaTable(str(store.root)).version()
+    for _ in range(3):
+        assert store.compact(2, 10**8) == 0
+        store.vacuum(KEEP_SECONDS["delta"])
+    assert DeltaTable(str(store.root)).version() == version
+    assert store.ends() == ends(15)
+
+
+def test_merging_leaves_the_columns_of_records_that_divide_the_table(tmp_path):
+    by = ("exchange", "partition")
+    store = DeltaStore(tmp_path / "archive", Layout(by))
+    store.folder.make()
+    names = ["", "a/b", "..", "ü%2F", None]
+    for first in (0, 5):
+        made = Partitions(store.folder, by)
+        made.add(records_of(range(first, first + 5), names))
+        store.commit(made.close(), ends(first) if first else {}, ends(first + 5))
+    assert store.compact(2, 10**8) == 10
+    rows = pa.concat_tables(
+        pq.ParquetFile(path).read(["offset", *by]) for path in store.state()[0]
+    ).sort_by("offset")
+    assert rows.column("exchange").to_pylist() == names * 2
+    assert rows.column("partition").to_pylist() == [0] * 10
+    found = DeltaTable(str(store.root)).to_pyarrow_table()
+    assert set(found.column("exchange_partition").to_pylist()) == {"a/b", "..", "ü%2F", None}
+
+
+def records_of(offsets, exchanges):
+    stamps = [NOON] * len(offsets)
+    return pa.record_batch(
+        {
+            "offset": pa.array(offsets, pa.int64()),
+            "timestamp": pa.array(stamps, pa.timestamp("us", "UTC")),
+            "partition": pa.array([0] * len(offsets), pa.int32()),
+            "exchange": pa.array(exchanges, pa.string()),
+        }
+    )
 
 
 def test_a_commit_that_a_power_cut_emptied_is_made_again(store):

@@ -18,6 +18,7 @@ import json
 import math
 import os
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -216,7 +217,9 @@ class DeltaStore(Store):
                 found = found.append(pa.field(each, pa.date32()))
             elif each == HOUR:
                 found = found.append(pa.field(each, pa.int32()))
-            elif each not in PARTITIONS:
+            elif each in PARTITIONS:
+                found = found.append(pa.field(column_of(each), found.field(each).type))
+            else:
                 kind = found.field("value").type.field(column_of(each)).type
                 found = found.append(pa.field(column_of(each), kind))
         return found
@@ -239,7 +242,7 @@ class DeltaStore(Store):
     def compact(self, files_min: int, bytes_max: int) -> int:
         """Replace small files by larger ones."""
         table = self._table()
-        if table is None:
+        if table is None or not mergeable(table, bytes_max):
             return 0
         # deltalake lets two merge the same files at once, and then has their rows twice.
         at = int(time.time())
@@ -297,6 +300,18 @@ class DeltaStore(Store):
                 raise ConflictError(f"{self.root}: changed meanwhile: {error}") from None
             table.update_incremental()
             self._sync(table)
+
+
+def mergeable(table: DeltaTable, bytes_max: int) -> bool:
+    """Whether two files of a partition fit into one.
+
+    Who finds none must not commit: commits without a position, an hour after the other, would
+    outlive the one that has it, as Delta removes old commits.
+    """
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for action in pa.table(table.get_add_actions()).to_pylist():
+        sizes[json.dumps(action["partition"], default=str)].append(action["size_bytes"])
+    return any(len(each) > 1 and sum(sorted(each)[:2]) <= bytes_max for each in sizes.values())
 
 
 def log_settings(keep_seconds: float) -> dict[str, str]:

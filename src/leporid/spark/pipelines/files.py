@@ -126,8 +126,14 @@ class Partitions:
 
 
 def column_of(name: str) -> str:
-    """Return the table's column of a partition."""
-    return name.removeprefix("value.")
+    """Return the table's column of a partition.
+
+    It is not one of the records' columns: Delta leaves a column that divides a table out of files
+    that it merges, and takes an empty text in it for null.
+    """
+    if name in {DATE, HOUR}:
+        return name
+    return f"{name}_partition" if name in PARTITIONS else name.removeprefix("value.")
 
 
 def key_of(batch: pa.RecordBatch, name: str) -> pa.Array:

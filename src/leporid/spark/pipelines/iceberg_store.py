@@ -300,7 +300,7 @@ def partition_field(name: str) -> tuple[str, Any, str]:
         return "timestamp", DayTransform(), "day"
     if name == HOUR:
         return "timestamp", HourTransform(), "hour"
-    return name, IdentityTransform(), f"{column_of(name)}_partition"
+    return name, IdentityTransform(), column_of(name)
 
 
 def within(by: Sequence[str], values: Sequence[Any]) -> BooleanExpression:

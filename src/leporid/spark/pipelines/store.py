@@ -106,7 +106,8 @@ class Layout:
                 )
             if name not in PARTITIONS and column_of(name) in {*COLUMNS.names, "value"}:
                 raise OptionError(f"partitions by {name!r} would hide the column of that name")
-        if not self.partition_by or len(set(self.partition_by)) < len(self.partition_by):
+        columns = set(map(column_of, self.partition_by))
+        if not columns or len(columns) < len(self.partition_by):
             raise OptionError(f"partitions by {', '.join(self.partition_by)!r}: name each once")
 
     def _check_catalog(self, place: Place, kind: str) -> None:

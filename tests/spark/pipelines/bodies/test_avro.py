@@ -115,6 +115,36 @@ def test_a_referenced_type_is_found():
     [
         (schema(field("next", ["null", "shop.Order"])), "is recursive"),
         (schema(field("a", {"type": "array", "items": "null"})), "items without content"),
+        (
+            schema(
+                field(
+                    "a",
+                    {
+                        "type": "array",
+                        "items": json.loads(
+                            schema(
+                                field("n", "null"),
+                                field("m", json.loads(schema(name="M").content)),
+                                name="L",
+                            ).content
+                        ),
+                    },
+                )
+            ),
+            "items without content",
+        ),
+        (
+            schema(
+                field("a", {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}})
+            ),
+            "items without content",
+        ),
+        (
+            schema(
+                field("a", {"type": "bytes", "logicalType": "decimal", "precision": 39, "scale": 2})
+            ),
+            "at most 38 digits",
+        ),
         (schema(field("a", "unknown")), "is no schema of Avro"),
         (Schema(AVRO, b'"string"', "s"), "is no record"),
         (Schema(AVRO, b"[]", "s"), "is no "),

@@ -25,6 +25,11 @@ def test_a_type_that_is_not_known_is_refused(text):
         struct_of(text)
 
 
+def test_a_decimal_has_as_many_digits_as_there_are():
+    with pytest.raises(OptionError, match="at most 38"):
+        struct_of("a decimal(39, 2)")
+
+
 def test_rows_that_do_not_fit_are_found_among_many():
     rows: list[Any] = [{"a": at, "other": 1} for at in range(1000)]
     rows[3]["a"] = rows[998]["a"] = "text"

@@ -1,4 +1,5 @@
 import json
+from decimal import Decimal
 
 import pytest
 
@@ -34,6 +35,41 @@ def test_a_body_is_an_object_whose_fields_fit():
 def test_what_is_nested_too_deep_or_no_number_of_json_is_bad():
     _, bad = decoded("a string", b'{"a": ' + b"[" * 100_000, b'{"a": NaN}', b'{"a": "\xff"}')
     assert bad == dict.fromkeys(range(3), "not JSON")
+
+
+@pytest.mark.parametrize("columns", ["a string", "a string, d decimal(9,2)"])
+def test_a_body_nested_as_deep_as_can_be_read_leaves_the_others(columns):
+    # How deep that is depends on the stack above: one of these can be read and not be written.
+    deep = [b'{"a": ' + b"[" * depth + b"]" * depth + b"}" for depth in range(900, 1000)]
+    rows, bad = decoded(columns, *deep, b'{"a": "x"}')
+    assert rows[-1]["a"] == "x"
+    assert {*bad.values()} == {"does not fit the schema", "not JSON"}
+
+
+def test_a_text_that_is_no_text_is_bad_wherever_it_is():
+    bodies = [rb'{"a": "\ud800"}', rb'{"\ud800": 1}', b'{"a": "x"}']
+    for checked in (None, schema({"properties": {"a": {}}})):
+        rows, bad = decoded("a string", *bodies, checked=checked)
+        assert rows[2] == {"a": "x"}
+        assert bad[0].startswith("does not fit the schema")
+    assert 1 in bad
+
+
+def test_decimals_are_exact_and_of_bounded_size():
+    numbers = [
+        "1.1" + "0" * 90, '"2.5"', "3", "0e-999999999", "1e999999999", "1e-999999999",
+        '"1e999999999"', '"NaN"', '"-Infinity"', "true",
+    ]  # fmt: skip
+    rows, bad = decoded("d decimal(9,2)", *(f'{{"d": {each}}}'.encode() for each in numbers))
+    assert [row and row["d"] for row in rows[:4]] == [
+        Decimal("1.10"), Decimal("2.50"), Decimal(3), Decimal(0),
+    ]  # fmt: skip
+    assert bad == dict.fromkeys(range(4, 10), "does not fit the schema")
+
+
+def test_a_number_in_a_text_beside_a_decimal_stays_a_number():
+    rows, _ = decoded("d decimal(9,2), a string", b'{"d": 0.1, "a": {"x": 1.5}}')
+    assert rows == [{"d": Decimal("0.10"), "a": '{"x":1.5}'}]
 
 
 ORDER = {

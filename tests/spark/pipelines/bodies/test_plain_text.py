@@ -49,6 +49,20 @@ def test_what_does_not_fit_is_bad_with_the_column():
     assert bad[4] == bad[5] == bad[6] == "not CSV of 2 columns: not one record"
 
 
+def test_a_decimal_of_any_exponent_is_read_or_bad():
+    numbers = ["1e-999999999", "1e-77", "1e999999999", "0.001", "1_0", "NaN", "0e-999999999", "1E1"]
+    rows, bad = decoded("a decimal(9,2), b string", *(f"{each},".encode() for each in numbers))
+    assert sorted(bad) == list(range(6))
+    assert [row["a"] for row in rows[6:]] == [Decimal(0), Decimal(10)]
+
+
+def test_a_record_ends_where_csv_says_and_a_field_may_be_long():
+    long = "x" * 200_000
+    inner = ["a\u2028b", "a\x0bb", "a\x85b", "a\x1cb", long]
+    rows, bad = decoded("a int, b string", *(f"1,{each}\r\n".encode() for each in inner))
+    assert ([row["b"] for row in rows], bad) == (inner, {})
+
+
 def test_another_character_divides_and_what_csv_cannot_have_is_refused():
     assert decoded("a int, b int", b"1;2", delimiter=";") == ([{"a": 1, "b": 2}], {})
     with pytest.raises(OptionError, match="cannot divide"):

@@ -22,7 +22,7 @@ import fastavro
 import pyarrow as pa
 
 from leporid.spark.errors import OptionError
-from leporid.spark.pipelines.bodies.columns import said, shaped
+from leporid.spark.pipelines.bodies.columns import DIGITS_MAX, said, shaped
 from leporid.spark.pipelines.bodies.schemas import Schema
 from leporid.spark.pipelines.decoding import written
 
@@ -123,6 +123,11 @@ class _Walk:
             case "map":
                 return f"map<string,{written(self.kind(type_['values']))}>"
             case "fixed" | "bytes" if type_.get("logicalType") == "decimal":
+                if type_["precision"] > DIGITS_MAX:
+                    raise OptionError(
+                        f"schema {self._name} has a decimal of {type_['precision']} digits: "
+                        f"columns have at most {DIGITS_MAX} digits"
+                    )
                 return f"decimal({type_['precision']},{type_.get('scale', 0)})"
             case "fixed" if type_.get("logicalType") == "uuid":
                 return "string"
@@ -142,13 +147,28 @@ class _Walk:
 
     def _sized(self, items: Any) -> None:
         """Refuse items without bytes: a body of ten bytes could have a billion of them."""
-        plain, several = self.of(items)
-        if several or isinstance(items, list):
-            return
-        inner = plain if isinstance(plain, str) else plain["type"]
-        empty = inner == "record" and not plain["fields"]
-        if inner == "null" or empty or (inner == "fixed" and not plain["size"]):
+        if self._is_empty(items, ()):
             raise OptionError(f"schema {self._name} has an array of items without content")
+
+    def _is_empty(self, type_: Any, within: tuple[str, ...]) -> bool:
+        """Whether values take no bytes. A union takes one, which says of which type it is."""
+        if isinstance(type_, list):
+            return False
+        plain, _ = self.of(type_)
+        if isinstance(plain, str):
+            return plain == "null"
+        match plain["type"]:
+            case "record" | "error":
+                # One within itself is refused elsewhere.
+                inner = (*within, plain["name"])
+                return plain["name"] not in within and all(
+                    self._is_empty(each["type"], inner) for each in plain["fields"]
+                )
+            case "fixed":
+                return not plain["size"]
+            case str(name):
+                return name == "null"
+        return self._is_empty(plain["type"], within)
 
 
 class Avro:

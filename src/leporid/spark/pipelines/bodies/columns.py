@@ -9,6 +9,7 @@ replaced by null.
 
 from __future__ import annotations
 
+import decimal
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -37,6 +38,15 @@ PLAIN = {
 DECIMAL = re.compile(r"decimal(?:\((\d+)(?:,(\d+))?\))?")
 MAP = re.compile(r"map<(.*)>", re.DOTALL)
 
+# Of the widest decimal.
+DIGITS_MAX = 38
+
+NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+# Removes zeros at the end, and does not round.
+EXACT = decimal.Context(
+    prec=1000, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX, traps=[decimal.Inexact]
+)
+
 # A reason is read by people.
 REASON_CHARACTERS_MAX = 300
 
@@ -59,7 +69,10 @@ def arrow_of(kind: Any) -> pa.DataType:
     if kind in PLAIN:
         return PLAIN[kind]
     if (found := DECIMAL.fullmatch(kind)) is not None:
-        return pa.decimal128(int(found[1] or 10), int(found[2] or 0))
+        digits = int(found[1] or 10)
+        if not 1 <= digits <= DIGITS_MAX:
+            raise OptionError(f"{kind} has too many digits: a decimal has at most {DIGITS_MAX}")
+        return pa.decimal128(digits, int(found[2] or 0))
     if (found := MAP.fullmatch(kind)) is not None:
         parts = split_fields(found[1])
         if len(parts) == 2:
@@ -94,6 +107,27 @@ def _pieces(
             *_pieces(rows[:half], first, kind, bad),
             *_pieces(rows[half:], first + half, kind, bad),
         ]
+
+
+def exact(text: str) -> decimal.Decimal:
+    """Return a decimal number as it is written.
+
+    Arrow's own reader of texts, and its reader of Python's decimals, end the process at some
+    exponents, so none is given to them that a column could not have.
+
+    Raises:
+        ValueError: it is none, or has more digits than any column.
+    """
+    if NUMBER.fullmatch(text) is None:
+        raise ValueError("no number")
+    try:
+        found = decimal.Decimal(text).normalize(EXACT)
+    except decimal.DecimalException:
+        raise ValueError("a number of too many digits") from None
+    exponent = found.as_tuple().exponent
+    if not isinstance(exponent, int) or exponent < -DIGITS_MAX or found.adjusted() > DIGITS_MAX:
+        raise ValueError("a number of too many digits")
+    return found
 
 
 def said(error: BaseException) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from leporid.spark.errors import OptionError
-from leporid.spark.pipelines.bodies.columns import said, shaped
+from leporid.spark.pipelines.bodies.columns import exact, said, shaped
 from leporid.spark.pipelines.bodies.schemas import Schema
 from leporid.spark.pipelines.decoding import written
 
@@ -38,6 +38,10 @@ TYPES = {"string": "string", "integer": "bigint", "number": "double", "boolean":
 DEPTH_MAX = 50
 
 
+# Digits enough before the point and behind it for whatever `exact` returns, in any column.
+ROUNDED = decimal.Context(prec=80)
+
+
 class Json:
     """Decodes bodies that are JSON objects, and checks them if there is a schema."""
 
@@ -46,7 +50,7 @@ class Json:
         self._convert = _struct(columns)
         self._check = None if schema is None else validator(schema)
         exact = any(pa.types.is_decimal(kind) for kind in _inner(columns))
-        self._parse_float: Any = decimal.Decimal if exact else None
+        self._parse_float: Any = Literal if exact else None
 
     def decode(self, bodies: Sequence[bytes]) -> tuple[pa.Array, dict[int, str]]:
         """Return the columns of bodies, and which are bad, with the reason."""
@@ -68,16 +72,27 @@ class Json:
         except (ValueError, RecursionError):
             return None, NOT_JSON
         if self._check is not None:
-            # The validator knows no decimals.
+            # The validator knows Python's own numbers only.
             plain = value if self._parse_float is None else json.loads(body)
-            error = next(self._check.iter_errors(plain), None)
+            try:
+                error = next(self._check.iter_errors(plain), None)
+            except ValueError as unfit:
+                # It is no text in UTF-8, or nested deeper than the validator goes.
+                return None, f"{DOES_NOT_FIT}: {said(unfit)}"
             if error is not None:
                 where = "/".join(str(each) for each in error.instance_path)
                 return None, f"{DOES_NOT_FIT}: {where or 'the body'}: {said(error)}"
         try:
             return self._convert(value), ""
-        except (ValueError, TypeError, OverflowError, decimal.InvalidOperation):
+        except (ValueError, TypeError, OverflowError, RecursionError):
             return None, DOES_NOT_FIT
+
+
+class Literal(float):
+    """A number with its digits, which a decimal may need."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
 def _refuse(word: str) -> Any:
@@ -156,17 +171,17 @@ def _number(value: Any) -> float:
         if value not in {"NaN", "Infinity", "-Infinity", "+Infinity", "INF", "-INF", "+INF"}:
             raise TypeError("no number")
         return float(value)
-    if not isinstance(value, (int, float, decimal.Decimal)):
+    if not isinstance(value, (int, float)):
         raise TypeError("no number")
     return float(value)
 
 
 def _decimal(unit: decimal.Decimal, value: Any) -> decimal.Decimal:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str, decimal.Decimal)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise TypeError("no number")
-    exact = decimal.Decimal(str(value) if isinstance(value, float) else value)
+    found = exact(value.text if isinstance(value, Literal) else str(value))
     # As Spark does, and Arrow does not.
-    return exact.quantize(unit, decimal.ROUND_HALF_UP)
+    return found.quantize(unit, decimal.ROUND_HALF_UP, ROUNDED)
 
 
 def _moment(value: Any) -> dt.datetime:

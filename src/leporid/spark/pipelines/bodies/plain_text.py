@@ -7,16 +7,20 @@ order. An empty field is null. The types are cast as Arrow casts text, all rows 
 from __future__ import annotations
 
 import csv
+import io
+import itertools
 from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from leporid.spark.errors import OptionError
-from leporid.spark.pipelines.bodies.columns import said
+from leporid.spark.pipelines.bodies.columns import exact, said
 
 # The only column of a text.
 TEXT = "text string"
+
+FIELD_CHARACTERS_MAX = 2**30
 
 NOT_TEXT = "not text in UTF-8"
 
@@ -52,6 +56,8 @@ class Csv:
                 raise OptionError(f"CSV has no {each.type} for the column {each.name!r}")
         self._columns = columns
         self._delimiter = delimiter
+        # Of the whole process, and 131,072 before: a body is bounded by the broker.
+        csv.field_size_limit(max(csv.field_size_limit(), FIELD_CHARACTERS_MAX))
 
     def decode(self, bodies: Sequence[bytes]) -> tuple[pa.Array, dict[int, str]]:
         """Return the columns of bodies, and which are bad, with the reason."""
@@ -75,10 +81,11 @@ class Csv:
         return pa.StructArray.from_arrays(arrays, fields=list(self._columns), mask=mask), bad
 
     def _record(self, text: str) -> list[str] | None:
+        # Only these end a record, and no other characters that Python takes for the end of a line.
+        lines = io.StringIO(text, newline="")
         try:
-            records = list(
-                csv.reader(text.splitlines(keepends=True), delimiter=self._delimiter, strict=True)
-            )
+            reader = csv.reader(lines, delimiter=self._delimiter, strict=True)
+            records = list(itertools.islice(reader, 2))
         except csv.Error:
             return None
         return records[0] if len(records) == 1 else None
@@ -101,14 +108,14 @@ def _cast(values: list[str | None], column: pa.Field, bad: dict[int, str]) -> pa
     """Return a column; a value that is none of it makes its row bad."""
     try:
         return _typed(pa.array(values, pa.string()), column.type)
-    except pa.ArrowException:
+    except (pa.ArrowException, ValueError):
         pass
     found = []
     for at, value in enumerate(values):
         one = pa.array([value], pa.string())
         try:
             found.append(_typed(one, column.type))
-        except pa.ArrowException as error:
+        except (pa.ArrowException, ValueError) as error:
             found.append(pa.nulls(1, column.type))
             bad.setdefault(at, f"column {column.name}: {said(error)}")
     return pa.concat_arrays(found)
@@ -121,4 +128,7 @@ def _typed(values: pa.Array, kind: pa.DataType) -> pa.Array:
         with_zone = pc.if_else(zoned, values, None).cast(kind)
         without = pc.if_else(zoned, None, values).cast(pa.timestamp("us"))
         return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC").cast(kind))
+    if pa.types.is_decimal(kind):
+        texts = values.to_pylist()
+        return pa.array([None if text is None else exact(text) for text in texts], kind)
     return values.cast(kind)

@@ -17,6 +17,7 @@ class RegistryServer:
         url: where it listens.
         asked: the paths of all requests.
         login: what the Authorization header has to be; None takes anybody.
+        headers: that all answers have besides.
         broken: answers that are given instead, by path: status and body.
     """
 
@@ -24,6 +25,7 @@ class RegistryServer:
         self.asked: list[str] = []
         self.login: str | None = None
         self.broken: dict[str, tuple[int, bytes]] = {}
+        self.headers: dict[str, str] = {}
         self.schemas: dict[int, dict[str, Any]] = {}
         self.subjects: dict[str, list[int]] = {}
         self.url = ""
@@ -89,6 +91,8 @@ def serving() -> Iterator[RegistryServer]:
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(body)))
+            for name, value in registry.headers.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 

@@ -1,6 +1,7 @@
 import io
 import json
 import struct
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -131,6 +132,20 @@ def test_messages_of_protobuf_say_which_they_are(registry):
     )
     values, _ = decoded(other, (framed(number, b"\x02\x02" + refund), None, {}))
     assert values == [{"id": 2}]
+
+
+def test_a_header_that_names_another_message_of_protobuf_puts_it_aside(tmp_path):
+    for name, kind in (("orders", "Order"), ("refunds", "Refund")):
+        made = d.schema(d.file(d.message(kind, d.field(1, "id", d.INT32)), name=f"{name}.proto"))
+        (tmp_path / f"{name}.desc").write_bytes(made.content)
+    body = with_reader(planned(Body("protobuf", schemas=str(tmp_path)), {}, "orders"))
+    rows = [(b"\x08\x01", None, {"schema.id": name}) for name in ("orders", "refunds")]
+    assert decoded(body, *rows, (b"\x08\x02", None, {})) == (
+        [{"id": 1}, None, {"id": 2}],
+        [None, "a shop.Refund, and not a shop.Order", None],
+    )
+    named = with_reader(replace(body, message="shop.Order"))
+    assert decoded(named, *rows)[1] == [None, "schema refunds.desc has no message 'shop.Order'"]
 
 
 def test_a_folder_has_the_schemas_and_a_broken_one_is_the_fault_of_who_names_it(tmp_path):

@@ -1,4 +1,6 @@
 import base64
+import gzip
+import itertools
 import socket
 
 import pytest
@@ -72,7 +74,7 @@ def test_unknown_numbers_are_asked_for_so_often_in_a_minute(registry, opened, mo
     assert found.named("7").name == "7"
 
 
-@pytest.mark.parametrize("name", ["-1", "1.5", "x", "²", "12345678901", ""])
+@pytest.mark.parametrize("name", ["-1", "1.5", "x", "²", "12345678901", "2147483648", ""])
 def test_what_is_no_number_is_not_asked_for(registry, opened, name):
     with pytest.raises(MissingSchemaError, match="is no id"):
         opened().named(name)
@@ -98,6 +100,9 @@ def test_user_and_password_come_from_the_url_or_the_environment(registry, opened
         (200, b"[]", "the registry says 200"),
         (200, b"{}", "is no schema of Avro, JSON or Protobuf"),
         (200, b'{"schema": "{"}', "the schema is broken"),
+        (200, b'{"schema": "{}", "references": 7}', "is no schema of Avro, JSON or Protobuf"),
+        (200, b'{"schema": "{}", "schemaType": []}', "is no schema of Avro, JSON or Protobuf"),
+        (200, b'{"schema": "{}", "references": [{"name": "a"}]}', "has a reference without"),
         (200, b'{"schema": "x", "schemaType": "XSD"}', "is no schema of Avro"),
         (302, b"", "the registry says 302"),
     ],
@@ -115,6 +120,28 @@ def test_an_answer_without_end_is_not_read(registry, opened, monkeypatch):
         opened().latest("s")
 
 
+def test_an_answer_is_waited_for_so_long_and_unpacked_by_nobody(registry, opened):
+    seconds = itertools.count(0.0, 31.0)
+    registry.register("s", RECORD)
+    with pytest.raises(RegistryError, match="not complete after 30 seconds"):
+        opened(clock=lambda: next(seconds)).latest("s")
+    registry.headers["Content-Encoding"] = "gzip"
+    registry.broken["/schemas/ids/1"] = (200, gzip.compress(b"0" * 1000))
+    with pytest.raises(RegistryError, match="the registry says 200"):
+        opened().named("1")
+
+
+def test_a_registry_does_not_say_how_long_to_wait(registry, opened, monkeypatch):
+    waited = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    registry.headers["Retry-After"] = "86400"
+    registry.broken["/schemas/ids/1"] = (503, b"")
+    with pytest.raises(RegistryError, match="cannot be reached"):
+        opened().named("1")
+    assert len(registry.asked) == 4
+    assert sum(waited) < 10
+
+
 def test_a_registry_that_is_away_is_an_error(opened, monkeypatch):
     monkeypatch.setattr(registry_module, "RETRIES", 0)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -126,6 +153,7 @@ def test_a_registry_that_is_away_is_an_error(opened, monkeypatch):
 def test_a_url_is_divided():
     assert divided("https://a%3Ab:c@host:8081/base/") == ("https://host:8081/base", ("a:b", "c"))
     assert divided("http://[::1]:80") == ("http://[::1]:80", None)
-    for broken in ("http://", "http://host:port"):
-        with pytest.raises(OptionError, match="URL"):
+    for broken in ("http://", "http://host:port", "http://user:se/cret@host", "http://[se"):
+        with pytest.raises(OptionError, match="URL") as refused:
             divided(broken)
+        assert "se" not in str(refused.value).replace("password", "")

@@ -1,7 +1,13 @@
 import pytest
 
 from leporid.spark.errors import OptionError
-from leporid.spark.pipelines.bodies.schemas import AVRO, JSON, MissingSchemaError, open_schemas
+from leporid.spark.pipelines.bodies.schemas import (
+    AVRO,
+    JSON,
+    MissingSchemaError,
+    SchemasError,
+    open_schemas,
+)
 
 
 def test_a_file_is_the_schema_of_all_messages(tmp_path):
@@ -45,6 +51,27 @@ def test_a_file_that_is_none_is_refused(tmp_path, name, content, told):
     (tmp_path / name).write_text(content)
     with pytest.raises(OptionError, match=told):
         open_schemas(str(tmp_path / name)).latest("")
+
+
+def test_a_place_that_is_away_is_no_fault_of_messages(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.avsc").write_text("{}")
+    for place in (tmp_path / "in", tmp_path / "in" / "a.avsc"):
+        found = open_schemas(str(place))
+        assert found.named("a").kind == AVRO
+        (tmp_path / "in").rename(tmp_path / "away")
+        with pytest.raises(SchemasError, match="is not there any more"):
+            found.named("a")
+        (tmp_path / "away").rename(tmp_path / "in")
+    (tmp_path / "in" / "a.avsc").unlink()
+    with pytest.raises(SchemasError, match="cannot be read"):
+        found.latest("a")
+
+
+def test_a_url_that_is_none_is_not_repeated():
+    with pytest.raises(OptionError, match="begins with http") as refused:
+        open_schemas("HTTP://me:secret@host")
+    assert "secret" not in str(refused.value)
 
 
 def test_a_place_has_to_be_there(tmp_path):

@@ -111,6 +111,8 @@ class Decoder:
         if schemas is None and body.schemas:
             self._schemas = opened(body.schemas)
         self._kept: dict[Any, Decodes] = {}
+        # Of Protobuf, the name of the message that a schema and a path mean, or why there is none.
+        self._messages: dict[Any, tuple[str, str]] = {}
 
     def decode(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
         """Return the column `value`, null where a body is bad, and the reasons, null elsewhere.
@@ -178,7 +180,7 @@ class Decoder:
             bodies = [body[FRAME.size :] for body in bodies]
         if format_ == "protobuf":
             assert schema is not None
-            return self._protobuf(schema, bodies, framed=framed)
+            return self._protobuf(schema, bodies, framed=framed, named=name is not None)
         if (format_, schema) not in self._kept:
             self._keep((format_, schema), self._made(format_, schema))
         decoder = self._kept[format_, schema]
@@ -228,9 +230,9 @@ class Decoder:
         raise MissingSchemaError(f"no decoder is known for {format_ or 'a missing content type'}")
 
     def _protobuf(
-        self, schema: Schema, bodies: list[bytes], *, framed: bool
+        self, schema: Schema, bodies: list[bytes], *, framed: bool, named: bool
     ) -> tuple[pa.Array, dict[int, str]]:
-        """Decode messages; those of a registry say which of the schema's they are."""
+        """Decode messages; those that name a schema have to be the message of the columns."""
         from leporid.spark.pipelines.bodies import protobuf
 
         key = ("protobuf", self._body.reader or schema)
@@ -238,25 +240,39 @@ class Decoder:
             message = protobuf.message_of(key[1], name=self._body.message)
             self._keep(key, protobuf.Protobuf(message, self.columns))
         decoder: Any = self._kept[key]
+        wanted = decoder.message.full_name
         bad: dict[int, str] = {}
-        names: dict[tuple[int, ...], str] = {}
-        if framed:
-            for at, body in enumerate(bodies):
-                try:
+        for at, body in enumerate(bodies if named else ()):
+            path = None
+            try:
+                if framed:
                     path, bodies[at] = protobuf.path_and_rest(body)
-                    if path not in names:
-                        names[path] = protobuf.message_of(schema, path).full_name
-                    if names[path] != decoder.message.full_name:
-                        bad[at] = f"a {names[path]}, and not a {decoder.message.full_name}"
-                except (MissingSchemaError, OptionError) as error:
-                    bad[at] = said(error)
-                if at in bad:
-                    bodies[at] = b""
-        found, broken = decoder.decode(bodies)
+                found, reason = self._message(schema, path)
+            except MissingSchemaError as error:
+                found, reason = "", said(error)
+            if found != wanted:
+                bad[at] = reason or f"a {found}, and not a {wanted}"
+                bodies[at] = b""
+        values, broken = decoder.decode(bodies)
         if bad:
             good = pa.array([at not in bad for at in range(len(bodies))], pa.bool_())
-            found = pc.if_else(good, found, pa.nulls(1, self.columns)[0])
-        return found, broken | bad
+            values = pc.if_else(good, values, pa.nulls(1, self.columns)[0])
+        return values, broken | bad
+
+    def _message(self, schema: Schema, path: tuple[int, ...] | None) -> tuple[str, str]:
+        """Return the name of a schema's message, or why there is none; kept, as it takes long."""
+        from leporid.spark.pipelines.bodies import protobuf
+
+        key = (schema, path)
+        if key not in self._messages:
+            if len(self._messages) >= DECODERS_MAX:
+                self._messages.clear()
+            try:
+                name = self._body.message if path is None else ""
+                self._messages[key] = protobuf.message_of(schema, path or (0,), name).full_name, ""
+            except OptionError as error:
+                self._messages[key] = "", said(error)
+        return self._messages[key]
 
 
 def format_of(content_type: str | None) -> str:

@@ -18,10 +18,17 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from urllib3 import HTTPConnectionPool, Retry, Timeout, connection_from_url, make_headers
+from urllib3 import (
+    BaseHTTPResponse,
+    HTTPConnectionPool,
+    Retry,
+    Timeout,
+    connection_from_url,
+    make_headers,
+)
 from urllib3.exceptions import HTTPError
 
-from leporid.spark.errors import OptionError, SparkSourceError
+from leporid.spark.errors import OptionError
 from leporid.spark.pipelines.bodies.schemas import (
     AVRO,
     JSON,
@@ -30,15 +37,27 @@ from leporid.spark.pipelines.bodies.schemas import (
     MissingSchemaError,
     Schema,
     Schemas,
+    SchemasError,
 )
 
 USER, PASSWORD = "LEPORID_REGISTRY_USER", "LEPORID_REGISTRY_PASSWORD"
 
 TIMEOUT = Timeout(connect=5.0, read=10.0)
 # A registry that restarts is away for some seconds; the runner tries the whole step again.
-RETRIES = Retry(3, status_forcelist=(429, 502, 503, 504), backoff_factor=0.2, redirect=0)
+# Its own wish of how long to wait could be a day.
+RETRIES = Retry(
+    3,
+    status_forcelist=(429, 502, 503, 504),
+    backoff_factor=0.2,
+    redirect=0,
+    respect_retry_after_header=False,
+)
+# The timeout above is that of each packet, of which an answer may have any number.
+ANSWER_SECONDS_MAX = 30.0
 # A JSON text in which each character of a schema is escaped.
 ANSWER_BYTES_MAX = 2 * SCHEMA_BYTES_MAX
+# Ids are signed numbers of 32 bits, and some registries do not say 404 of others.
+ID_MAX = 2**31 - 1
 # As many as the streams of an archive have had in years; one is some kilobytes.
 KEPT_MAX = 2_000
 # References of references: as deep as anybody nests files, and no endless circle.
@@ -50,7 +69,7 @@ MISSES_SECONDS = 60.0
 ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 
 
-class RegistryError(SparkSourceError):
+class RegistryError(SchemasError):
     """The registry refuses, cannot be reached, or says something that is no schema."""
 
 
@@ -81,7 +100,7 @@ class Registry(Schemas):
         if name in self._found:
             return self._found[name]
         # `isdigit` alone takes digits of any script.
-        if not (name.isascii() and name.isdigit()) or len(name) > 10:
+        if not (name.isascii() and name.isdigit()) or len(name) > 10 or int(name) > ID_MAX:
             raise MissingSchemaError(f"{name[:100]!r} is no id of a schema")
         now = self._clock()
         full = len(self._misses) == MISSES_MAX and now - self._misses[0] < MISSES_SECONDS
@@ -123,7 +142,8 @@ class Registry(Schemas):
         left = [REFERENCES_MAX] if left is None else left
         kind, text = answer.get("schemaType", AVRO), answer.get("schema")
         references = answer.get("references") or []
-        if kind not in {AVRO, JSON, PROTOBUF} or not isinstance(text, str):
+        known = kind in (AVRO, JSON, PROTOBUF) and isinstance(references, list)
+        if not known or not isinstance(text, str):
             raise RegistryError(f"{self.url}{path} is no schema of Avro, JSON or Protobuf")
         if kind == PROTOBUF:
             # The text is a program for protoc; this is what protoc makes of it.
@@ -133,12 +153,17 @@ class Registry(Schemas):
             left[0] -= 1
             if left[0] < 0:
                 raise RegistryError(f"{self.url}{path} refers to more than {REFERENCES_MAX} others")
-            subject = urllib.parse.quote(str(each["subject"]), safe="")
-            other = f"/subjects/{subject}/versions/{int(each['version'])}"
+            match each:
+                case {"name": str(called), "subject": str(subject), "version": int(version)}:
+                    subject = urllib.parse.quote(subject, safe="")
+                    other = f"/subjects/{subject}/versions/{version}"
+                case _:
+                    raise RegistryError(
+                        f"{self.url}{path} has a reference without name and version"
+                    )
             inner = self._get(other)
             if inner is None:
                 raise RegistryError(f"{self.url}{path} refers to {other}, which is not there")
-            called = str(each["name"])
             found.append((called, self._schema(inner, other, called, left)))
         return Schema(kind, self._content(kind, text, path), name, tuple(found))
 
@@ -151,6 +176,22 @@ class Registry(Schemas):
             hint = ": it must know ?format=serialized" if kind == PROTOBUF else ""
             raise RegistryError(f"{self.url}{path}: the schema is broken ({error}){hint}") from None
         return text.encode()
+
+    def _content_of(self, response: BaseHTTPResponse, where: str) -> bytes:
+        """Return the bytes of an answer as they come, at most one more than an answer may have."""
+        content = bytearray()
+        until = self._clock() + ANSWER_SECONDS_MAX
+        while len(content) <= ANSWER_BYTES_MAX:
+            if self._clock() > until:
+                raise RegistryError(
+                    f"{where}: the answer is not complete after {ANSWER_SECONDS_MAX:.0f} seconds"
+                )
+            # What is packed could become any number of bytes; packing was not asked for.
+            part = response.read1(65536, decode_content=False)
+            if not part:
+                break
+            content += part
+        return bytes(content)
 
     def _get(self, path: str) -> dict[str, Any] | None:
         """Return an answer; None if there is no such thing.
@@ -171,7 +212,7 @@ class Registry(Schemas):
                 preload_content=False,
             )
             try:
-                content = response.read(ANSWER_BYTES_MAX + 1)
+                content = self._content_of(response, where)
             finally:
                 response.close()
         except HTTPError as error:
@@ -204,8 +245,12 @@ def divided(url: str) -> tuple[str, tuple[str, str] | None]:
     try:
         parts = urllib.parse.urlsplit(url)
         host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise OptionError(f"the registry's URL is broken: {error}") from None
+    except ValueError:
+        # The exception has a part of the URL, which is one of the password if that has a slash.
+        raise OptionError(
+            "the registry's URL is broken: a host, a port, and in a password %2F for a slash, %23 "
+            "for #, %3F for ?, %40 for @"
+        ) from None
     if not host:
         raise OptionError("the registry's URL has no host: https://HOST:8081")
     name = f"[{host}]" if ":" in host else host

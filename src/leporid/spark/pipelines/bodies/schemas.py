@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
-from leporid.spark.errors import OptionError
+from leporid.spark.errors import OptionError, SparkSourceError
 from leporid.spark.schema import nearest
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
@@ -29,6 +29,10 @@ SUFFIXES = {".avsc": AVRO, ".json": JSON, ".desc": PROTOBUF, ".binpb": PROTOBUF,
 SCHEMA_BYTES_MAX = 4 * 1024 * 1024
 # A name comes from a message: no way to another folder, and no file name that no system takes.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+
+
+class SchemasError(SparkSourceError):
+    """The place of the schemas cannot be read."""
 
 
 class MissingSchemaError(Exception):
@@ -64,7 +68,7 @@ class Schemas(ABC):
 
         Raises:
             MissingSchemaError: there is none.
-            SparkSourceError: the place cannot be read.
+            SchemasError: the place cannot be read.
         """
 
     @abstractmethod
@@ -73,7 +77,7 @@ class Schemas(ABC):
 
         Raises:
             OptionError: there is none.
-            SparkSourceError: the place cannot be read.
+            SchemasError: the place cannot be read.
         """
 
 
@@ -88,6 +92,9 @@ class FileSchemas(Schemas):
         """Return the schema of a file."""
         if not NAME.fullmatch(name):
             raise MissingSchemaError(f"{name[:100]!r} is no name of a schema")
+        # A folder of another machine may be away.
+        if not self._path.exists():
+            raise SchemasError(f"{self._path} is not there any more: bring it back")
         if not self._path.is_dir():
             if name not in {self._path.stem, self._path.name}:
                 raise MissingSchemaError(f"there is no schema {name!r}, only {self._path}")
@@ -113,7 +120,7 @@ class FileSchemas(Schemas):
         try:
             status = path.stat()
         except OSError as error:
-            raise OptionError(f"{path} cannot be read: {error.strerror}") from None
+            raise SchemasError(f"{path} cannot be read: {error.strerror}") from None
         version = (status.st_mtime_ns, status.st_size)
         if path not in self._found or self._found[path][0] != version:
             self._found[path] = (version, read_file(path))
@@ -125,6 +132,7 @@ def read_file(path: Path) -> Schema:
 
     Raises:
         OptionError: it cannot be used.
+        SchemasError: it cannot be read.
     """
     kind = SUFFIXES.get(path.suffix)
     if kind is None:
@@ -142,7 +150,7 @@ def read_file(path: Path) -> Schema:
         if kind != PROTOBUF:
             json.loads(content)
     except OSError as error:
-        raise OptionError(f"{path} cannot be read: {error.strerror}") from None
+        raise SchemasError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise OptionError(f"{path} is no JSON: {error}") from None
     return Schema(kind, content, path.name)
@@ -158,6 +166,9 @@ def open_schemas(place: str) -> Schemas:
         from leporid.spark.pipelines.bodies.registry import Registry
 
         return Registry(place)
+    if "://" in place:
+        # It may have a password, so it is not repeated.
+        raise OptionError("a registry's URL begins with http:// or https://, in small letters")
     path = Path(place).expanduser().absolute()
     if not path.exists():
         raise OptionError(f"{place}: there is no such file or folder of schemas")

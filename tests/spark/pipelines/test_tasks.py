@@ -36,9 +36,15 @@ BODIES = [
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_what_arrow_is_certain_of_spark_says_too(spark):
+def test_what_arrow_is_certain_of_spark_says_too_in_any_zone(spark):
     rows = spark.createDataFrame(list(enumerate(BODIES)), "number int, body binary")
-    found = decode(rows, SCHEMA).orderBy("number").select("value", REASON).toArrow()
+    zone = "spark.sql.session.timeZone"
+    before = spark.conf.get(zone)
+    spark.conf.set(zone, "Asia/Tokyo")
+    try:
+        found = decode(rows, SCHEMA).orderBy("number").select("value", REASON).toArrow()
+    finally:
+        spark.conf.set(zone, before)
     columns = json_batches.struct_of(SCHEMA)
     certain = {}
     for at, body in enumerate(BODIES):

@@ -89,7 +89,8 @@ def decode(df: DataFrame, schema: str) -> DataFrame:
     parsed = f.from_json(
         f.col("body").cast("string"),
         kind,
-        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT},
+        # Whatever zone the session has, so that other readers of JSON say the same.
+        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "timeZone": "UTC"},
     )
     staged = df.withColumn("value", parsed)
     bad = f.col("value").isNull() | f.col(f"value.{CORRUPT}").isNotNull()

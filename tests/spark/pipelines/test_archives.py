@@ -93,6 +93,17 @@ def test_names_of_streams_become_names_of_places_and_tables(broker, tmp_path):
         run.describe()
 
 
+def test_a_stream_may_be_called_as_the_table_of_what_is_put_aside(broker, tmp_path):
+    for name in ("a", "a~dlq"):
+        broker.make(name)
+    run = several(None, broker, tmp_path, streams="a,a~dlq")
+    assert len({tuple(line.split()) for line in run.describe()}) == 5
+    run = several(None, broker, tmp_path, streams="a,a~dlq")
+    run.plan = replace(run.plan, schema="id bigint")
+    with pytest.raises(OptionError, match=r"'a~dlq' and 'a' would share a table: archive one"):
+        run.describe()
+
+
 @marked
 def test_only_what_a_filter_lets_through_is_archived_and_read(spark, broker, tmp_path):
     broker.make("s")
@@ -132,7 +143,7 @@ def test_a_table_is_divided_by_time_and_fields(spark, broker, tmp_path, kind):
     assert len(run.store.state()[0]) == 3
     if kind == "delta":
         delta = DeltaTable(str(place))
-        assert delta.metadata().partition_columns == ["hour", "in", "partition"]
+        assert delta.metadata().partition_columns == ["hour", "in", "partition_partition"]
         found = delta.to_pyarrow_table(filters=[("in", "=", "us"), ("hour", "=", 0)])
         assert sorted(found.column("offset").to_pylist()) == [0, 3, 6]
         assert set(found.column("partition").to_pylist()) == {0}
@@ -150,7 +161,10 @@ def test_a_table_is_divided_by_time_and_fields(spark, broker, tmp_path, kind):
     again.step()
     assert again.store.compact(2, 10**8) == 4
     whole = table(spark, "s", place, options=options)
-    assert sorted(row.id for row in whole.select("value.id").collect()) == list(range(12))
+    rows = whole.select("value.id", "partition", "routing_key").collect()
+    assert sorted(row.id for row in rows) == list(range(12))
+    assert {row.partition for row in rows} == {0}
+    assert {row.routing_key for row in rows} == {"eu", "us", None}
     with pytest.raises(OptionError, match="has other partitions"):
         Archive(spark, Origin("s", options), Plan(place, kind, layout=Layout()))
 

@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("deltalake")
 
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -188,6 +189,22 @@ def test_two_at_once_are_not_both_done(place):
     bad, _ = existing(bad_place(place))
     with pytest.raises(ConflictError, match="is not in the table any more"):
         bad.replace(["none.parquet"], [])
+
+
+def test_of_two_runs_without_a_lock_one_is_refused(place, monkeypatch):
+    monkeypatch.setattr(reprocess_module, "locked", nullcontext)
+    one, two = Reprocess(place), Reprocess(place)
+    decode = one._decode
+
+    def decode_later(*given):
+        made = decode(*given)
+        assert two.step().note == "2 decoded, 2 still bad"
+        return made
+
+    monkeypatch.setattr(one, "_decode", decode_later)
+    with pytest.raises(ConflictError, match="another process has reprocessed"):
+        one.step()
+    assert found(place) == (DECODED, STILL_BAD)
 
 
 def test_where_nothing_was_decoded_nothing_is(tmp_path):

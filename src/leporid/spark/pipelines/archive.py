@@ -141,6 +141,11 @@ class Archive:
         """How long to wait between steps."""
         return self.plan.freshness_seconds
 
+    @property
+    def stores(self) -> list[Store]:
+        """What it writes to; without a schema nothing is put aside."""
+        return [self.store] if self._schema == RAW else [self.store, self.bad]
+
     def _check(self, settings: Mapping[str, str]) -> None:
         """Refuse a place that is another format's or another stream's archive."""
         self._body = decoder.planned(self.plan.body, settings, self.origin.stream)

@@ -89,7 +89,8 @@ class Archives:
                 for other in self._made.values():
                     if tables_of(other) & tables_of(made):
                         raise OptionError(
-                            f"streams {name!r} and {other.origin.stream!r} would share a table"
+                            f"streams {name!r} and {other.origin.stream!r} would share a table: "
+                            f"archive one of them in a run of its own, with another name"
                         )
                 made.check()
                 self._made[name] = made
@@ -153,10 +154,16 @@ def reading_of(streams: str | None = None, pattern: str | None = None) -> Readin
 
 
 def tables_of(archive: Archive) -> set[tuple[str | None, str]]:
-    """Return what no other archive may have: a place, and a name in a catalog."""
-    layout = archive.store.layout
-    named = {(layout.catalog, layout.table)} if layout.table else set()
-    return named | {(None, str(archive.store.root))}
+    """Return what no other archive may have: places, and names in a catalog.
+
+    `orders_dlq` is the table of what was put aside of `orders`, and may be a stream of its own.
+    """
+    found: set[tuple[str | None, str]] = set()
+    for store in archive.stores:
+        found.add((None, str(store.root)))
+        if store.layout.table:
+            found.add((store.layout.catalog, store.layout.table))
+    return found
 
 
 def plan_of(plan: Plan, stream: str) -> Plan:

@@ -143,7 +143,7 @@ class IcebergStore(Store):
         """Add files, and move the position."""
         table = self.table()
         check_position(self.root, ends_of(table), before)
-        try:
+        with self._committing():
             if table is None:
                 table = self._created(files)
             if not NO_RETRIES.items() <= table.properties.items() or not _is_partitioned(table):
@@ -153,6 +153,18 @@ class IcebergStore(Store):
                 snapshot_properties={ENDS: json.dumps(to_json(ends))},
                 check_duplicate_files=False,
             )
+
+    @contextmanager
+    def _committing(self) -> Iterator[None]:
+        """Say that somebody else has committed, or of which catalog an error is.
+
+        Raises:
+            ConflictError: the catalog has another snapshot than the one that was read.
+            StoreError: it does not answer; whether it has taken the commit, the position tells.
+        """
+        try:
+            with self._answering():
+                yield
         except (CommitFailedException, TableAlreadyExistsError) as error:
             raise ConflictError(
                 f"{self.root}: another process has archived here: {error}"
@@ -161,15 +173,12 @@ class IcebergStore(Store):
     def _created(self, files: Sequence[DataFile]) -> Table:
         system, name = (self.folder / files[0].name).filesystem()
         schema = pq.read_schema(name, filesystem=system)
-        with self._answering():
-            catalog = self._catalog()
-            namespace = self._name.rpartition(".")[0]
-            if not catalog.namespace_exists(namespace):
-                catalog.create_namespace(namespace)
-            location = None if self.layout.catalog is None else self.root.uri
-            return catalog.create_table(
-                self._name, schema, location=location, properties=NO_RETRIES
-            )
+        catalog = self._catalog()
+        namespace = self._name.rpartition(".")[0]
+        if not catalog.namespace_exists(namespace):
+            catalog.create_namespace(namespace)
+        location = None if self.layout.catalog is None else self.root.uri
+        return catalog.create_table(self._name, schema, location=location, properties=NO_RETRIES)
 
     def _arrange(self, table: Table) -> None:
         """Give a new table its partitions, and one of an earlier version the newer property."""
@@ -189,11 +198,12 @@ class IcebergStore(Store):
         table = self.table()
         check_note(self.root, newest_of(table).get(NOTE, ""), before)
         assert table is not None
-        table.add_files(
-            [str(self.folder / file.name) for file in files if file.rows],
-            snapshot_properties={ENDS: json.dumps(to_json(ends_of(table))), NOTE: note},
-            check_duplicate_files=False,
-        )
+        with self._committing():
+            table.add_files(
+                [str(self.folder / file.name) for file in files if file.rows],
+                snapshot_properties={ENDS: json.dumps(to_json(ends_of(table))), NOTE: note},
+                check_duplicate_files=False,
+            )
 
     def replace(self, gone: Sequence[str], files: Sequence[DataFile]) -> None:
         """Take files out and add others."""
@@ -203,7 +213,7 @@ class IcebergStore(Store):
         check_gone(self.root, known, gone)
         assert table is not None
         kept = {ENDS: json.dumps(to_json(ends_of(table)))}
-        with table.transaction() as change:
+        with self._committing(), table.transaction() as change:
             with change.update_snapshot(snapshot_properties=kept).overwrite() as update:
                 for name in gone:
                     update.delete_data_file(known[name])
@@ -215,7 +225,7 @@ class IcebergStore(Store):
         """Add columns and fields of structs."""
         table = self.table()
         if table is not None:
-            with table.update_schema() as update:
+            with self._committing(), table.update_schema() as update:
                 update.union_by_name(columns)
 
     def compact(self, files_min: int, bytes_max: int) -> int:
@@ -251,7 +261,8 @@ class IcebergStore(Store):
         table = self.table()
         if table is not None:
             until = datetime.now(UTC) - timedelta(seconds=keep_seconds)
-            table.maintenance.expire_snapshots().older_than(until.replace(tzinfo=None)).commit()
+            with self._committing():
+                table.maintenance.expire_snapshots().older_than(until.replace(tzinfo=None)).commit()
         return 0
 
 

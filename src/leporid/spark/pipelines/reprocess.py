@@ -183,6 +183,8 @@ class Reprocess:
 
     def _step(self) -> Step:
         store, bad, settings = self._open()
+        # Asked for before the files: where nothing locks, another run may take the same ones.
+        before = store.note()
         settle(store, bad)
         body = self._body(settings)
         rows = {path: rows_of(path) for path in bad.state()[0] if name_of(path) not in self._seen}
@@ -196,7 +198,7 @@ class Reprocess:
         if decoded:
             self._keep(store, settings, body)
             note = Note([name_of(path) for path in chosen], rest)
-            store.add(good, store.note(), note.text())
+            store.add(good, before, note.text())
             bad.replace(note.gone, note.files)
             self._seen.update(file.name for file in rest)
         else:

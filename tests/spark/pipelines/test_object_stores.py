@@ -195,6 +195,18 @@ def test_what_an_object_store_refuses_is_told_before_spark_starts(s3, broker, tm
             {"catalog": "c", "table": "a.b", "options": {"uri": "postgresql://u:p@h/d"}},
             "'uri' is a secret",
         ),
+        (
+            "a",
+            "iceberg",
+            {"catalog": "c", "table": "a.b", "options": {"uri": "postgresql://h/d?password=p"}},
+            "'uri' is a secret",
+        ),
+        (
+            "a",
+            "iceberg",
+            {"catalog": "c", "table": "a.b", "options": {"header.Authorization": "Bearer x"}},
+            "'header.Authorization' is a secret",
+        ),
         ("a", "delta", {"partition_by": ("dat",)}, "by 'dat'; did you mean \"date\""),
         ("a", "delta", {"partition_by": ("value.offset",)}, "would hide the column"),
         ("a", "iceberg", {"partition_by": ("value.x",)}, "take one of these, or Delta"),

@@ -66,6 +66,12 @@ def test_other_urls_are_refused(given):
         place_of(given)
 
 
+def test_a_url_with_keys_is_refused_and_not_repeated():
+    with pytest.raises(OptionError, match="has no keys: they are in variables") as refused:
+        place_of("s3://key:secret@bucket/a")
+    assert "@" not in str(refused.value)
+
+
 def test_variables_of_amazons_tools_say_where_s3_is():
     assert s3_arguments({}) == {}
     assert s3_arguments(MINIO) == {

@@ -186,6 +186,12 @@ def place_of(given: str | Path | Place) -> Place:
         raise OptionError(
             f"{text}: an archive needs a bucket and a prefix of its own: {scheme}://BUCKET/PREFIX"
         )
+    if ":" in match[2]:
+        # It is not repeated, as it may be a secret.
+        raise OptionError(
+            f"a URL of {scheme}:// has no keys: they are in variables, such as "
+            f"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or in a profile"
+        )
     return Place(match[0])
 
 

@@ -53,7 +53,11 @@ SETTINGS = f"{OWN}/settings.json"
 PROBE = f"{OWN}/probe"
 
 # Options of catalogs that are nobody else's business, and so neither kept nor on a command line.
-SECRET = re.compile(r"secret|password|token|credential|session|api-?key", re.IGNORECASE)
+SECRET = re.compile(
+    r"secret|passw|token|credential|session|api-?key|account-key|private-key|connection-string"
+    r"|authorization",
+    re.IGNORECASE,
+)
 SECRET_IN_URI = re.compile(r"://[^/@]*:[^/@]+@")
 
 
@@ -128,7 +132,8 @@ class Layout:
                 f"{self.table or ''!r}"
             )
         for name, value in self.options.items():
-            if SECRET.search(name) or SECRET_IN_URI.search(value):
+            query = value.partition("?")[2]
+            if SECRET.search(name) or SECRET_IN_URI.search(value) or SECRET.search(query):
                 raise OptionError(
                     f"the catalog's option {name!r} is a secret: keep it in ~/.pyiceberg.yaml or "
                     f"in a variable PYICEBERG_CATALOG__{self.catalog.upper()}__…"

@@ -15,7 +15,7 @@ from tests.spark.pipelines.stores import NOON, committed, ends, files
 from leporid.spark.pipelines import delta_store
 from leporid.spark.pipelines.delta_store import DeltaStore
 from leporid.spark.pipelines.files import Partitions
-from leporid.spark.pipelines.store import KEEP_SECONDS, ConflictError, Layout
+from leporid.spark.pipelines.store import KEEP_SECONDS, ConflictError, Layout, StoreError
 
 pytestmark = pytest.mark.slow
 
@@ -130,6 +130,19 @@ def test_a_first_commit_that_a_power_cut_emptied_is_made_again(store):
 
 def empty_last_commit(store):
     max((store.root.path / "_delta_log").glob("*.json")).write_bytes(b"")
+
+
+def test_what_a_store_says_is_a_line_with_the_place(store, monkeypatch):
+    class Away:
+        @staticmethod
+        def is_deltatable(*given):
+            arrow = "\n   \x1b[31m↳\x1b[0m "
+            raise OSError(arrow.join(["Generic S3 error", "Error performing GET", "HTTP error"]))
+
+    monkeypatch.setattr(delta_store, "DeltaTable", Away)
+    with pytest.raises(StoreError) as told:
+        store.state()
+    assert str(told.value) == f"{store.root}: Generic S3 error: Error performing GET: HTTP error"
 
 
 def test_a_commit_is_on_disk_when_it_returns(store, monkeypatch):

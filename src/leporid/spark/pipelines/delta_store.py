@@ -14,20 +14,22 @@ a version is given to one writer only.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
+import re
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from leporid.spark.offsets import Key, Offsets, from_json, to_json
@@ -51,6 +53,38 @@ MERGE = "leporid:compact"
 MERGE_SECONDS_MAX = 6 * 3600
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+# How deltalake paints its messages, and what it puts before the causes.
+PAINT = re.compile(r"\x1b\[[0-9;]*m")
+CAUSE = "↳"
+
+
+def _told(method: Callable[P, R]) -> Callable[P, R]:
+    """Have a method say in a line what the table's library says in several."""
+
+    @functools.wraps(method)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except CommitFailedError as error:
+            raise ConflictError(f"{_root(args)}: changed meanwhile: {line_of(error)}") from None
+        except (DeltaError, OSError) as error:
+            raise StoreError(f"{_root(args)}: {line_of(error)}") from error
+
+    return wrapped
+
+
+def _root(args: tuple[object, ...]) -> str:
+    return str(args[0].root) if isinstance(args[0], Store) else ""
+
+
+def line_of(error: BaseException) -> str:
+    """Return what deltalake says, with the causes, in one line."""
+    parts = PAINT.sub("", str(error)).split(CAUSE)
+    return ": ".join(" ".join(part.split()) for part in parts)
+
+
 class DeltaStore(Store):
     """A Delta table in a folder or an object store."""
 
@@ -62,6 +96,7 @@ class DeltaStore(Store):
             return None
         return DeltaTable(str(self.root), storage_options=self._options())
 
+    @_told
     def ends(self) -> Offsets:
         """Return the position up to which records are in the table."""
         return self._ends(self._table())
@@ -85,6 +120,7 @@ class DeltaStore(Store):
                     return dict(commit)
         return {}
 
+    @_told
     def state(
         self, first_us: int | None = None, last_us: int | None = None
     ) -> tuple[list[str], Offsets]:
@@ -99,6 +135,7 @@ class DeltaStore(Store):
             days.append(("date", "<=", day_of(last_us)))
         return sorted(table.file_uris(file_pruning_predicate=days or None)), self._ends(table)
 
+    @_told
     def commit(self, files: Sequence[DataFile], before: Offsets, ends: Offsets) -> None:
         """Add files, and move the position."""
         table = self._table()
@@ -111,6 +148,7 @@ class DeltaStore(Store):
             check_position(self.root, self._ends(table), before)
         self._write(table, [self._added(file) for file in files if file.rows], schema, ends)
 
+    @_told
     def note(self) -> str:
         """Return the note of the newest commit with a position."""
         return self._note(self._table())
@@ -118,6 +156,7 @@ class DeltaStore(Store):
     def _note(self, table: DeltaTable | None) -> str:
         return "" if table is None else str(self._newest(table).get(NOTE, ""))
 
+    @_told
     def add(self, files: Sequence[DataFile], before: str, note: str) -> None:
         """Add files with a note."""
         table = self._table()
@@ -130,6 +169,7 @@ class DeltaStore(Store):
             table, actions, pa.schema(table.schema()), self._ends(table), note, [(NOTE, number)]
         )
 
+    @_told
     def replace(self, gone: Sequence[str], files: Sequence[DataFile]) -> None:
         """Take files out and add others."""
         table = self._table()
@@ -185,6 +225,7 @@ class DeltaStore(Store):
             storage_options=self._options(),
         )
 
+    @_told
     def extend(self, columns: pa.Schema) -> None:
         """Add columns and fields of structs."""
         table = self._table()
@@ -239,6 +280,7 @@ class DeltaStore(Store):
             stats=json.dumps(stats),
         )
 
+    @_told
     def compact(self, files_min: int, bytes_max: int) -> int:
         """Replace small files by larger ones."""
         table = self._table()
@@ -280,6 +322,7 @@ class DeltaStore(Store):
         table.update_incremental()
         self._sync(table)
 
+    @_told
     def vacuum(self, keep_seconds: float) -> int:
         """Remove files that are not in the table any more."""
         table = self._table()

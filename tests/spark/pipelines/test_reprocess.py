@@ -115,8 +115,9 @@ def test_what_can_be_decoded_goes_to_the_archive_and_the_rest_stays(place):
     assert (sorted(path.name for path in place.rglob("*")), found(place)) == before
 
 
-def test_a_step_takes_some_files_and_none_twice(place, monkeypatch):
-    monkeypatch.setattr(reprocess_module, "STEP_ROWS", 1)
+@pytest.mark.parametrize("limit", ["STEP_ROWS", "STEP_FILES"])
+def test_a_step_takes_some_files_and_none_twice(place, monkeypatch, limit):
+    monkeypatch.setattr(reprocess_module, limit, 1)
     run = Reprocess(place)
     steps = [run.step() for _ in range(2)]
     assert [(step.rows, step.lag) for step in steps] == [(2, 2), (2, 0)]

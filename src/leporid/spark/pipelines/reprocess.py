@@ -50,6 +50,8 @@ log = logging.getLogger(__name__)
 
 # Files are taken together in a step up to so many records: some seconds of work.
 STEP_ROWS = 200_000
+# So many at most: a commit's note has their names.
+STEP_FILES = 1_000
 # Records that are in memory at once.
 BATCH_ROWS = 10_000
 
@@ -189,9 +191,12 @@ class Reprocess:
         body = self._body(settings)
         rows = {path: rows_of(path) for path in bad.state()[0] if name_of(path) not in self._seen}
         chosen: list[str] = []
-        while len(chosen) < len(rows) and sum(rows[path] for path in chosen) < STEP_ROWS:
-            chosen.append(list(rows)[len(chosen)])
-        done = sum(rows[path] for path in chosen)
+        done = 0
+        for path, count in rows.items():
+            if done >= STEP_ROWS or len(chosen) == STEP_FILES:
+                break
+            chosen.append(path)
+            done += count
         left = sum(rows.values()) - done
         good, rest = self._decode(body, chosen, store, bad) if chosen else ([], [])
         decoded, kept = (sum(file.rows for file in each) for each in (good, rest))

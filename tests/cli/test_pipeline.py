@@ -103,6 +103,37 @@ def test_what_is_wrong_without_spark_is_told_before_it_starts(
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["replay", "--state", "{file}/s"], 1, "{file}/s cannot be written: {file} is no folder"),
+        (["replay", "--state", "{dir}"], 2, "{dir} cannot be read: Is a directory"),
+        (["replay", "--state", "{dir}/s", "--since", "yesterday"], 2, "'yesterday'"),
+        (["redrive", "--state", "{dir}/s", "--rate", "0"], 2, "rate = 0.0: must be more than 0"),
+        (["traffic", "--to", "{file}/r"], 1, "{file}/r cannot be written: {file} is no folder"),
+        (["schedule", "--tasks", "t", "--ledger", "{file}"], 1, "{file} cannot be written"),
+        (["deadletters", "--metrics", "{file}/m"], 1, "{file}/m cannot be written: {file} is no"),
+        (["deadletters", "--status", "{dir}"], 1, "{dir} cannot be written: it is a folder"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_told_before_spark_starts(
+    words, code, told, tmp_path, capsys, monkeypatch
+):
+    def started(*arguments, **more):
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("leporid.spark.session.session", started)
+    (tmp_path / "file").touch()
+    names = {"file": tmp_path / "file", "dir": tmp_path}
+    stream = [] if words[0] == "schedule" else ["--stream", "orders"]
+    with serving() as broker:
+        broker.make("orders")
+        arguments = [word.format(**names) for word in words]
+        command = ["pipeline", "run", *arguments, *stream, "--url", broker.url]
+        assert main.main(command) == code
+    assert told.format(**names) in capsys.readouterr().err
+
+
 def test_a_file_is_checked_as_a_whole_before_spark_starts(tmp_path, capsys, monkeypatch):
     pytest.importorskip("pyarrow")
     path = tmp_path / "pipelines.toml"

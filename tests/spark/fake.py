@@ -8,6 +8,7 @@ import base64
 import io
 import json
 import re
+import ssl
 import threading
 import time
 import urllib.parse
@@ -472,10 +473,12 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(port: int = 0) -> Iterator[FakeBroker]:
+def serving(port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[FakeBroker]:
     broker = FakeBroker()
     server = Server(("127.0.0.1", port), type("BoundHandler", (Handler,), {"broker": broker}))
-    broker.url = f"http://127.0.0.1:{server.server_port}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    broker.url = f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

@@ -1,11 +1,14 @@
 import socket
+import ssl
 import threading
 
 import pyarrow as pa
 import pytest
+import trustme
+from tests.spark.fake import serving
 
 from leporid.spark import options
-from leporid.spark.errors import BrokerError, CutError, SparkSourceError
+from leporid.spark.errors import BrokerError, CutError, OptionError, SparkSourceError
 from leporid.spark.http import Pauses, client_for, with_query
 from leporid.spark.writer import encoded
 
@@ -81,6 +84,22 @@ def test_tls_that_fails_is_an_error_with_the_address(broker, connect):
     client = connect(url=broker.url.replace("http:", "https:"), retryTimeout=1)
     with pytest.raises(CutError, match=r"https://.*cannot be reached: SSLError: .*WRONG_VERSION"):
         client.streams()
+
+
+def test_a_certificate_nobody_trusts_is_told_at_once(connect, tmp_path):
+    authority = trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    (tmp_path / "empty.pem").touch()
+    with serving(tls=tls) as broker:
+        # Tried again, it would take longer than a test may.
+        with pytest.raises(SparkSourceError, match=r"certificate is not trusted: .* as caFile"):
+            connect(url=broker.url, retryTimeout=0).streams()
+        assert connect(url=broker.url, caFile=str(tmp_path / "ca.pem")).streams() == []
+    for name, why in (("none.pem", "No such file"), ("empty.pem", "it has no certificates")):
+        with pytest.raises(OptionError, match=f"option caFile = '.*{name}': {why}"):
+            connect(url=broker.url, caFile=str(tmp_path / name))
 
 
 def test_a_refusal_names_the_user(broker, connect):

@@ -53,6 +53,9 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--user", help="user (LEPORID_USER, guest)")
     where.add_argument("--password-env", metavar="NAME", help="variable with the password")
     where.add_argument("--password-file", metavar="FILE", help="file with the password")
+    where.add_argument(
+        "--ca-file", metavar="FILE", help="certificates that https:// is checked against"
+    )
     how = parser.add_argument_group("how")
     how.add_argument("--once", action="store_true", help="end when nothing is left to do")
     how.add_argument("--dry-run", action="store_true", help="say what would be done, and end")
@@ -94,7 +97,7 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
         "--freshness", type=float, default=10.0, metavar="SECONDS", help="how late at most (10)"
     )
     parser.add_argument("--filter", metavar="EXPRESSION", help="only the records it lets through")
-    parser.add_argument("--filter-dialect", metavar="NAME", help="sql (default), …")
+    parser.add_argument("--filter-dialect", metavar="NAME", help="jms (default), rocketmq")
     parser.add_argument("--filter-tags", metavar="A,B", help="only records with one of these tags")
     parser.add_argument("--routing-key-pattern", metavar="PATTERN", help="only such keys: a.*.#")
     parser.add_argument(
@@ -428,6 +431,7 @@ def broker(options: argparse.Namespace) -> dict[str, str]:
         "user": options.user,
         "passwordEnv": options.password_env,
         "passwordFile": options.password_file,
+        "caFile": options.ca_file,
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -512,6 +516,7 @@ def _run_one(options: argparse.Namespace) -> int:
 def _run_file(options: argparse.Namespace) -> int:
     """Run what a file says; the exit code is the greatest of all runs."""
     from leporid.cli.pipeline_config import ConfigError, read
+    from leporid.spark.errors import SparkSourceError
     from leporid.spark.pipelines.runner import check
     from leporid.spark.pipelines.several import Job, Lines, run_all
 
@@ -528,6 +533,9 @@ def _run_file(options: argparse.Namespace) -> int:
             check(pipeline, how)
         except ValueError as error:
             raise ConfigError(f"{options.config}: [pipelines.{name}]: {error}") from error
+        except SparkSourceError as error:
+            where = f"{options.config}: [pipelines.{name}]"
+            raise SparkSourceError(f"{where}: {error}") from error
         jobs.append(Job(pipeline, how))
     options.master, options.remote = file.master, file.remote
     # Spark's default gives all cores to whoever came first.

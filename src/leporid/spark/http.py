@@ -29,7 +29,7 @@ import pyarrow as pa
 from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout, connection_from_url
 from urllib3.exceptions import ClosedPoolError, ConnectTimeoutError, HTTPError, SSLError
 
-from leporid.spark.errors import BrokerError, CutError, SparkSourceError
+from leporid.spark.errors import BrokerError, CutError, OptionError, SparkSourceError
 from leporid.spark.offsets import Key
 from leporid.spark.options import Connection
 
@@ -129,7 +129,7 @@ class Client:
         }
         self._tls: dict[str, Any] = {}
         if to.url.startswith("https:"):
-            self._tls = {"ssl_context": ssl.create_default_context(cafile=to.ca_file)}
+            self._tls = {"ssl_context": trusting(to.ca_file)}
         self._pool = self._made_pool()
         self._root = f"/{urllib.parse.quote(to.vhost, safe='')}"
 
@@ -334,8 +334,14 @@ class Client:
 
     def _lost(self, what: str, error: HTTPError, *, again: bool) -> SparkSourceError:
         """Make the error for a request without an answer, or with half of one."""
+        if is_untrusted(error):
+            # Waiting does not mend it, as it may a broker that is away.
+            return SparkSourceError(
+                f"{what}: the broker's certificate is not trusted: {named(error)}: give its "
+                f"authority's certificates as caFile, or --ca-file of a pipeline"
+            )
         # Nothing has been sent yet, so this may be tried again whatever the request is.
-        unsent = isinstance(error, (ConnectTimeoutError, ClosedPoolError)) or is_untrusted(error)
+        unsent = isinstance(error, (ConnectTimeoutError, ClosedPoolError))
         if unsent or (again and isinstance(error, SSLError)):
             return CutError(f"{what}: the broker cannot be reached: {named(error)}")
         if again:
@@ -417,6 +423,19 @@ def with_query(path: str, query: Mapping[str, Any]) -> str:
     if not given:
         return path
     return f"{path}?{urllib.parse.urlencode(given, quote_via=urllib.parse.quote)}"
+
+
+def trusting(ca_file: str | None) -> ssl.SSLContext:
+    """Return what checks a broker's certificate: the system's authorities, or those of a file.
+
+    Raises:
+        OptionError: the file cannot be read, or has no certificates.
+    """
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        reason = "it has no certificates" if isinstance(error, ssl.SSLError) else error.strerror
+        raise OptionError(f"option caFile = {ca_file!r}: {reason}") from None
 
 
 def is_untrusted(error: HTTPError) -> bool:

@@ -160,6 +160,17 @@ class Place:
             self.path.mkdir(parents=True, exist_ok=True)
 
 
+def check_file(path: Path) -> None:
+    """Refuse a file of the local file system that cannot be written, or replaced.
+
+    Raises:
+        PlaceError: why.
+    """
+    if path.is_dir():
+        raise PlaceError(f"{path} cannot be written: it is a folder")
+    place_of(path.parent if path.exists() else path).check("")
+
+
 def place_of(given: str | Path | Place) -> Place:
     """Return a place by its path or URL.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from leporid.spark.errors import OptionError
 from leporid.spark.offsets import Key, Offsets, Position, from_json, share, to_json
 from leporid.spark.pipelines.origin import Origin, rows_between
-from leporid.spark.pipelines.places import sync, written
+from leporid.spark.pipelines.places import check_file, sync, written
 from leporid.spark.pipelines.publishing import Numbered, Pace
 from leporid.spark.pipelines.runner import Step
 from leporid.spark.pipelines.store import existing
@@ -130,8 +130,10 @@ class State:
                 left_out=content.get("left_out", 0),
                 **places,
             )
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise OptionError(f"{path} cannot be read: {error.strerror}") from None
         except (ValueError, KeyError, TypeError) as error:
             raise OptionError(
                 f"{path} cannot be read as a replay's state ({error}): restore it, or give another "
@@ -253,7 +255,12 @@ class Replay:
         return start, end, sum(row[3] for row in found), sum(row[4] for row in found)
 
     def check(self) -> None:
-        """Refuse an archive, or without one a stream, that is not there."""
+        """Refuse an archive, or without one a stream, that is not there, and a state to nowhere."""
+        check_file(self.plan.state)
+        for moment in (self.plan.since, self.plan.until):
+            moment_us(moment)
+        if self.plan.rate is not None and not self.plan.rate > 0:
+            raise OptionError(f"rate = {self.plan.rate}: must be more than 0 messages a second")
         if self.plan.archive is None:
             self.origin.parts()
         else:

@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry, write_to_textfile
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from leporid.spark.errors import OptionError
+from leporid.spark.pipelines.places import check_file
 from leporid.spark.pipelines.reports import Reports
 from leporid.spark.pipelines.status import EXIT_FAILED, EXIT_WRONG_USE, Status, now
 
@@ -215,8 +216,12 @@ def run(pipeline: Pipeline, how: Run, stop: threading.Event | None = None) -> Pr
 def check(pipeline: Pipeline, how: Run) -> None:
     """Refuse what can be refused before Spark starts; a run that is refused has failed.
 
-    Raises what `Pipeline.check` raises.
+    Raises what `Pipeline.check` raises, and PlaceError for metrics or a status that cannot be
+    written.
     """
+    for file in (how.metrics, how.status):
+        if file is not None:
+            check_file(file)
     try:
         pipeline.check()
     except Exception as error:

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from leporid.spark.errors import OptionError
 from leporid.spark.http import Client
-from leporid.spark.pipelines.places import sync, written
+from leporid.spark.pipelines.places import place_of, sync, written
 from leporid.spark.pipelines.publishing import Numbered
 from leporid.spark.pipelines.runner import Step
 
@@ -175,7 +175,8 @@ class Schedule:
         return due(tasks, sent, until)
 
     def check(self) -> None:
-        """Refuse a broker that cannot be reached, or does not know the user."""
+        """Refuse a ledger that cannot be written, and a broker that is away or does not know us."""
+        place_of(self.ledger.root).check("")
         self.client.streams()
 
     def describe(self) -> list[str]:

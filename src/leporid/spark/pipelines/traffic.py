@@ -25,6 +25,7 @@ from leporid.spark.offsets import Offsets, lag
 from leporid.spark.pipelines import counts, report
 from leporid.spark.pipelines.counts import Counts
 from leporid.spark.pipelines.origin import Origin
+from leporid.spark.pipelines.places import place_of
 from leporid.spark.pipelines.runner import Step
 from leporid.spark.pipelines.store import existing
 from leporid.spark.pipelines.table import BAD_REASON, joined
@@ -250,7 +251,8 @@ class Traffic:
         return self.plan.interval_seconds
 
     def check(self) -> None:
-        """Refuse a stream or an archive that is not there."""
+        """Refuse a stream or an archive that is not there, and a report to nowhere."""
+        place_of(self.plan.place).check("")
         self.origin.parts()
         if self.plan.archive is not None:
             existing(self.plan.archive)

@@ -85,6 +85,9 @@ def test_a_dry_run_says_what_would_be_done_without_spark(tmp_path, capsys):
         ({"--partition-by": "dat"}, "cannot be partitioned by 'dat'"),
         ({"--catalog": "c"}, "catalogs are for Iceberg"),
         ({"--filter": "a ="}, "option filter"),
+        ({"--schema": "id bigin"}, "there is no type 'bigin'; did you mean \"bigint\"?"),
+        ({"--commit-rows": "0"}, "commit rows = 0: must be at least 1"),
+        ({"--freshness": "-1"}, "freshness = -1.0: must not be less than 0"),
     ],
 )
 def test_what_is_wrong_without_spark_is_told_before_it_starts(
@@ -132,6 +135,15 @@ def test_a_place_that_cannot_be_written_is_told_before_spark_starts(
         command = ["pipeline", "run", *arguments, *stream, "--url", broker.url]
         assert main.main(command) == code
     assert told.format(**names) in capsys.readouterr().err
+
+
+def test_a_file_system_that_refuses_is_told_without_a_traceback(capsys, monkeypatch):
+    def full(options):
+        raise OSError(28, "No space left on device", "data/a")
+
+    monkeypatch.setattr("leporid.cli.pipeline._run_one", full)
+    assert main.main(["pipeline", "run", "deadletters", "--stream", "s"]) == 1
+    assert capsys.readouterr().err == "leporid: [Errno 28] No space left on device: 'data/a'\n"
 
 
 def test_a_file_is_checked_as_a_whole_before_spark_starts(tmp_path, capsys, monkeypatch):

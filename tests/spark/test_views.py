@@ -36,8 +36,9 @@ def test_a_function_reads_a_stream_in_one_statement(spark_session, broker):
     assert spark_session.sql(counted.format("'orders'")).collect() == [(5, 2, "orders")]
     broker.append("orders", 1, partition=1)
     assert spark_session.sql(counted.format("'orders', 'n >= 1'")).collect() == [(2, 2, "orders")]
-    with pytest.raises(Exception, match="no stream 'ordres' in vhost"):
+    with pytest.raises(Exception, match="no stream 'ordres' in vhost") as caught:
         spark_session.sql(counted.format("'ordres'")).collect()
+    assert "Traceback" not in str(caught.value)
 
 
 def test_an_archive_has_a_schema_of_its_own(tmp_path):

@@ -485,11 +485,13 @@ def run(options: argparse.Namespace) -> int:
         return EXIT_FAILED
     # Py4J logs each command it sends at this level.
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    # A registry that is away is told once, and not at each of three attempts.
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     try:
         return _run_one(options) if options.config is None else _run_file(options)
     except Exception as error:
         # PySpark's exceptions have no root but their modules that works in classic and Connect.
-        ours = isinstance(error, (SparkSourceError, ValueError, RuntimeError))
+        ours = isinstance(error, (SparkSourceError, ValueError, RuntimeError, OSError))
         if not ours and not type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise
         print(f"leporid: {first(error)}", file=sys.stderr)

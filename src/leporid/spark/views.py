@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions
 
-from leporid.spark.errors import OptionError
+from leporid.spark.errors import OptionError, sentence_alone
 from leporid.spark.features import HAS_ARROW_FUNCTIONS, VERSION
 from leporid.spark.pipelines.decoding import REASON, decode
 from leporid.spark.pipelines.table import BAD_REASON, table
@@ -84,6 +84,7 @@ def table_function(
     given = dict(options or {})
 
     class Table:
+        @sentence_alone
         def eval(
             self, stream: pa.Array, selector: pa.Array | None = None
         ) -> Iterator[pa.RecordBatch]:

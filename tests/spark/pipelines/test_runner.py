@@ -109,6 +109,12 @@ def test_it_gives_up_after_many_failures_in_a_row(monkeypatch):
         run(Scripted(*failures), Run(out=io.StringIO()))
 
 
+def test_of_an_error_in_java_its_own_line_is_told():
+    error = RuntimeError("An error occurred while calling o51.load.\n: a.b.C: no such format\n\tat")
+    assert runner.first(error) == "a.b.C: no such format"
+    assert runner.first(RuntimeError("one\ntwo")) == "one"
+
+
 def test_what_is_asked_for_wrongly_is_not_tried_again():
     pipeline = Scripted(OptionError("no such thing"), Step(1, 0))
     with pytest.raises(OptionError):

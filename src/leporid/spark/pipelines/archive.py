@@ -25,6 +25,7 @@ from leporid.spark.errors import OptionError, SparkSourceError
 from leporid.spark.offsets import BatchLimits, Offsets, advance, lag, ranges
 from leporid.spark.pipelines import files, tasks
 from leporid.spark.pipelines.bodies import decoder
+from leporid.spark.pipelines.bodies.columns import check_types
 from leporid.spark.pipelines.bodies.plain_text import TEXT
 from leporid.spark.pipelines.decoding import SAMPLE_ROWS, arrow_columns, infer
 from leporid.spark.pipelines.evolution import extended, read
@@ -118,6 +119,10 @@ class Archive:
     _stored: Offsets | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        if self.plan.commit_rows < 1:
+            raise OptionError(f"commit rows = {self.plan.commit_rows}: must be at least 1")
+        if self.plan.freshness_seconds < 0:
+            raise OptionError(f"freshness = {self.plan.freshness_seconds}: must not be less than 0")
         settings = settings_of(self.plan.place)
         layout = self.plan.layout or layout_of(settings)
         self.store: Store = open_store(self.plan.place, self.plan.kind, layout)
@@ -209,6 +214,8 @@ class Archive:
             )
         if explicit and body.format != "json":
             decoder.check_columns(replace(body, columns=asked or ""))
+        elif explicit:
+            check_types(read(asked or ""))
         return asked
 
     # ------------------------------------------------------------ what is to be done
@@ -312,6 +319,8 @@ class Archive:
         assert self.spark is not None
         self._schema = self._schema_of(start, end)
         if self._kept is None:
+            # Kept for good, so Spark has to know its types.
+            arrow_columns(self._schema)
             self._keep(self._schema)
             if self._schema != RAW:
                 layout = self.bad.layout.settings()

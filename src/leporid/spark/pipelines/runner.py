@@ -312,8 +312,14 @@ def _rest(pipeline: Pipeline, until: float, stop: threading.Event) -> None:
 
 
 def first(error: BaseException) -> str:
-    """Return an exception's first line; Spark's are long."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """Return an exception's first line; Spark's are long.
+
+    Py4J's first line only names the call, and the exception in Java stands in the second.
+    """
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        return lines[1].removeprefix(": ")
+    return lines[0]
 
 
 @contextmanager

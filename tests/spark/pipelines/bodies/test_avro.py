@@ -145,7 +145,7 @@ def test_a_referenced_type_is_found():
             ),
             "at most 38 digits",
         ),
-        (schema(field("a", "unknown")), "is no schema of Avro"),
+        (schema(field("a", "lang")), "is no schema of Avro: there is no type 'shop.lang'"),
         (Schema(AVRO, b'"string"', "s"), "is no record"),
         (Schema(AVRO, b"[]", "s"), "is no "),
         (Schema(AVRO, b"7", "s"), "is no "),

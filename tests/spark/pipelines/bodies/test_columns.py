@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 
 from leporid.spark.errors import OptionError
-from leporid.spark.pipelines.bodies.columns import shaped, struct_of
+from leporid.spark.pipelines.bodies.columns import check_types, shaped, struct_of
+from leporid.spark.pipelines.evolution import read
 
 
 def test_types_of_sql_are_those_of_arrow():
@@ -28,6 +29,14 @@ def test_a_type_that_is_not_known_is_refused(text):
 def test_a_decimal_has_as_many_digits_as_there_are():
     with pytest.raises(OptionError, match="at most 38"):
         struct_of("a decimal(39, 2)")
+
+
+def test_a_misspelt_type_is_refused_and_sparks_own_are_not():
+    check_types(
+        read("a bigint not null, b varchar(9), c map<string, int>, d array<struct<e: dec>>")
+    )
+    with pytest.raises(OptionError, match=r"no type 'bigin'; did you mean \"bigint\"\?"):
+        check_types(read("a array<struct<b: bigin>>"))
 
 
 def test_rows_that_do_not_fit_are_found_among_many():

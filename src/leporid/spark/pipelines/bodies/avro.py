@@ -60,6 +60,10 @@ def parsed(schema: Schema) -> tuple[Any, Named]:
     try:
         _references(schema, named)
         found = fastavro.parse_schema(json.loads(schema.content), named_schemas=named)
+    except fastavro.schema.UnknownType as error:
+        raise OptionError(
+            f"schema {schema.name} is no schema of Avro: there is no type {error.name!r}"
+        ) from None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         # fastavro's own errors are of these.
         raise OptionError(f"schema {schema.name} is no schema of Avro: {said(error)}") from None

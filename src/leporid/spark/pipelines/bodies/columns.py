@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from leporid.spark.errors import OptionError
 from leporid.spark.pipelines.evolution import kind_of_type, read, split_fields
+from leporid.spark.schema import nearest
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -47,6 +48,9 @@ EXACT = decimal.Context(
     prec=1000, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX, traps=[decimal.Inexact]
 )
 
+# Types of Spark's that bodies in JSON may have besides.
+OTHERS = ("decimal", "map", "varchar", "char", "interval", "variant", "void")
+
 # A reason is read by people.
 REASON_CHARACTERS_MAX = 300
 
@@ -58,6 +62,26 @@ def struct_of(schema: str) -> pa.StructType:
         OptionError: it is no schema, or one of its types is not known here.
     """
     return arrow_of(read(schema))
+
+
+def check_types(kind: Any) -> None:
+    """Refuse a kind of `evolution.read` with a type that there is not; it is a typing error.
+
+    Spark has the last word, since it starts later: what is within a map, and how long a text is.
+
+    Raises:
+        OptionError: which type.
+    """
+    if isinstance(kind, dict):
+        for part in kind.values():
+            check_types(part)
+    elif isinstance(kind, list):
+        check_types(kind[0])
+    elif re.split(r"\W", kind)[0] not in {*PLAIN, *OTHERS}:
+        known = [*PLAIN, *OTHERS]
+        raise OptionError(
+            f"there is no type {kind!r}{nearest(kind, known)}; it may be one of {', '.join(known)}"
+        )
 
 
 def arrow_of(kind: Any) -> pa.DataType:

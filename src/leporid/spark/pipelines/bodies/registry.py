@@ -216,7 +216,9 @@ class Registry(Schemas):
             finally:
                 response.close()
         except HTTPError as error:
-            raise RegistryError(f"{where}: the registry cannot be reached: {error}") from None
+            # What urllib3 gave up with names the address once more.
+            reason = getattr(error, "reason", None) or error
+            raise RegistryError(f"{where}: the registry cannot be reached: {reason}") from None
         if len(content) > ANSWER_BYTES_MAX:
             raise RegistryError(f"{where}: the answer is larger than {ANSWER_BYTES_MAX:,} bytes")
         if response.status == 404:

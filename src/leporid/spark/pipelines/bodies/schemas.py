@@ -113,7 +113,7 @@ class FileSchemas(Schemas):
             return self.named(subject)
         except MissingSchemaError as error:
             stems = sorted(each.stem for each in self._path.iterdir() if each.suffix in SUFFIXES)
-            raise OptionError(f"{error}{nearest(subject, stems)}; give a subject") from None
+            raise OptionError(f"{error}: give a subject{nearest(subject, stems)}") from None
 
     def _read(self, path: Path) -> Schema:
         """Return what is in a file now: one that was mended is read again."""

@@ -29,6 +29,7 @@ def test_another_reader_finds_rows_and_the_position(store):
 def test_whoever_commits_second_is_told_so(store, monkeypatch, act):
     other = IcebergStore(store.root)
     stale = other.table()
+    assert stale is not None
     (task,) = stale.scan().plan_files()
     name = task.file.file_path.rpartition("/")[2]
     store.commit(files(store, 10, 5), ends(10), ends(15))

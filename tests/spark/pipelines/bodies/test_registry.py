@@ -132,7 +132,7 @@ def test_an_answer_is_waited_for_so_long_and_unpacked_by_nobody(registry, opened
 
 
 def test_a_registry_does_not_say_how_long_to_wait(registry, opened, monkeypatch):
-    waited = []
+    waited: list[float] = []
     monkeypatch.setattr("time.sleep", waited.append)
     registry.headers["Retry-After"] = "86400"
     registry.broken["/schemas/ids/1"] = (503, b"")

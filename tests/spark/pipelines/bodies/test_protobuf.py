@@ -10,6 +10,7 @@ from google.protobuf import descriptor_pb2
 from tests.spark.pipelines.bodies import descriptors as d
 
 from leporid.spark.errors import OptionError
+from leporid.spark.pipelines.bodies import protobuf
 from leporid.spark.pipelines.bodies.columns import arrow_of
 from leporid.spark.pipelines.bodies.protobuf import (
     Protobuf,
@@ -99,6 +100,28 @@ def test_all_types_are_columns():
         "at": None, "maybe": None,
     }  # fmt: skip
     assert rows[2]["state"] == "7"
+
+
+def test_many_elements_are_read_so_many_at_a_time(monkeypatch):
+    line = d.message("Line", d.field(1, "n", d.INT32))
+    order = d.message("Order", d.field(1, "lines", d.MESSAGE, ".shop.Line", repeated=True))
+    reader = d.schema(d.file(order, line))
+    bodies = [d.written(reader, {"lines": [{"n": n} for n in range(many)]}) for many in (5, 0, 2)]
+    lengths = []
+    values_of = protobuf._values
+
+    def counted(values, *more):
+        lengths.append(len(values))
+        return values_of(values, *more)
+
+    monkeypatch.setattr(protobuf, "_values", counted)
+    monkeypatch.setattr(protobuf, "ELEMENTS_AT_ONCE", 3)
+    rows, bad = decoded(reader, *bodies)
+    assert ([[line["n"] for line in row["lines"]] for row in rows], bad) == (
+        [[0, 1, 2, 3, 4], [], [0, 1]],
+        {},
+    )
+    assert max(lengths) == 3
 
 
 def test_a_body_that_is_cut_is_bad_and_one_that_does_not_fit_the_columns():

@@ -100,6 +100,7 @@ def test_user_and_password_come_from_the_url_or_the_environment(registry, opened
         (200, b"[]", "the registry says 200"),
         (200, b"{}", "is no schema of Avro, JSON or Protobuf"),
         (200, b'{"schema": "{"}', "the schema is broken"),
+        (200, b'{"schema": "%s"}' % (b"[" * 100_000), "the schema is broken"),
         (200, b'{"schema": "{}", "references": 7}', "is no schema of Avro, JSON or Protobuf"),
         (200, b'{"schema": "{}", "schemaType": []}', "is no schema of Avro, JSON or Protobuf"),
         (200, b'{"schema": "{}", "references": [{"name": "a"}]}', "has a reference without"),

@@ -244,7 +244,7 @@ def validator(schema: Schema) -> Any:
             retriever=refuse,
             pattern_options=jsonschema_rs.RegexOptions(),
         )
-    except (ValueError, jsonschema_rs.ReferencingError) as error:
+    except (ValueError, RecursionError, jsonschema_rs.ReferencingError) as error:
         raise OptionError(f"schema {schema.name} is no JSON Schema: {said(error)}") from None
 
 

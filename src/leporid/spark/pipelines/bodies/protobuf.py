@@ -10,6 +10,7 @@ Fields of proto3 without presence have their default when they are absent, as th
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -52,6 +53,10 @@ KNOWN = {
         any_pb2, descriptor_pb2, duration_pb2, empty_pb2, struct_pb2, timestamp_pb2, wrappers_pb2,
     )
 }  # fmt: skip
+
+# Elements of lists that Python has in hand at once. With a million messages, the library's table of
+# those takes minutes, and a body of two megabytes has as many.
+ELEMENTS_AT_ONCE = 10_000
 
 # A body says which message it is by a path of so many steps at most.
 PATH_MAX = 16
@@ -251,16 +256,22 @@ def _several(
     if not is_map(field):
         if not pa.types.is_list(kind):
             raise TypeError(f"{field.name} is a list, and its column is {kind}")
-        flat = [one for each in lists for one in each]
-        return pa.ListArray.from_arrays(offsets, _values(flat, field, kind.value_type), type=kind)
+        flat = _in_parts((one for each in lists for one in each), field, kind.value_type)
+        return pa.ListArray.from_arrays(offsets, flat, type=kind)
     if not pa.types.is_map(kind):
         raise TypeError(f"{field.name} is a map, and its column is {kind}")
     key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-    keys = [name for each in lists for name in each]
-    items = [each[name] for each in lists for name in each]
-    return pa.MapArray.from_arrays(
-        offsets, _values(keys, key, kind.key_type), _values(items, value, kind.item_type), type=kind
-    )
+    keys = _in_parts((name for each in lists for name in each), key, kind.key_type)
+    items = _in_parts((each[name] for each in lists for name in each), value, kind.item_type)
+    return pa.MapArray.from_arrays(offsets, keys, items, type=kind)
+
+
+def _in_parts(values: Iterator[Any], field: FieldDescriptor, kind: pa.DataType) -> pa.Array:
+    """Return the elements of lists as a column, so many at a time."""
+    found = []
+    while part := list(itertools.islice(values, ELEMENTS_AT_ONCE)):
+        found.append(_values(part, field, kind))
+    return pa.concat_arrays(found) if found else _values([], field, kind)
 
 
 def _values(values: Sequence[Any], field: FieldDescriptor, kind: pa.DataType) -> pa.Array:

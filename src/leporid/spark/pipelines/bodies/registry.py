@@ -172,7 +172,7 @@ class Registry(Schemas):
             if kind == PROTOBUF:
                 return base64.b64decode(text, validate=True)
             json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             hint = ": it must know ?format=serialized" if kind == PROTOBUF else ""
             raise RegistryError(f"{self.url}{path}: the schema is broken ({error}){hint}") from None
         return text.encode()

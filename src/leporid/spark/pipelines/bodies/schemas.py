@@ -151,7 +151,7 @@ def read_file(path: Path) -> Schema:
             json.loads(content)
     except OSError as error:
         raise SchemasError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OptionError(f"{path} is no JSON: {error}") from None
     return Schema(kind, content, path.name)
 

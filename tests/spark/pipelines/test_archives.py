@@ -93,6 +93,18 @@ def test_names_of_streams_become_names_of_places_and_tables(broker, tmp_path):
         run.describe()
 
 
+def test_a_table_of_another_stream_is_refused(broker, tmp_path):
+    options = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": tmp_path.as_uri()}
+    layout = Layout(catalog="c", table="lake.all", options=options)
+    store = open_store(tmp_path / "a", "iceberg", layout)
+    store.commit(files(store, 0, 3), {}, ends(3))
+    broker.make("b")
+    plan = Plan(tmp_path / "b", "iceberg", layout=layout)
+    run = Archive(None, Origin("b", {"url": broker.url}), plan)
+    with pytest.raises(OptionError, match=r"lake.all has records of stream 's': give each stream"):
+        run.check()
+
+
 def test_a_stream_may_be_called_as_the_table_of_what_is_put_aside(broker, tmp_path):
     for name in ("a", "a~dlq"):
         broker.make(name)

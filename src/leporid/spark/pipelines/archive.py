@@ -234,7 +234,13 @@ class Archive:
         """Refuse a stream that is not there, a start that is none, a place that is read-only."""
         self.origin.check()
         self.store.check()
-        self.position()
+        others = {key.stream for key in self.position()} - {self.origin.stream}
+        if others:
+            # The settings are in the folder, and a table in a catalog may have another one.
+            raise OptionError(
+                f"{self.plan.place}: the table {self.store.layout.table} has records of stream "
+                f"{min(others)!r}: give each stream a table of its own"
+            )
 
     def describe(self) -> list[str]:
         """Say what a run would do."""

@@ -159,6 +159,12 @@ def test_a_file_is_checked_as_a_whole_before_spark_starts(tmp_path, capsys, monk
         path.write_text(defaults + table.format("one", "orders", place))
         assert main.main([*command, "--dry-run"]) == 0
         assert "from offset 0 to 12" in capsys.readouterr().out
+        report = '[pipelines.report]\npipeline = "traffic"\nstream = "orders"\nto = "r"\n'
+        path.write_text(path.read_text() + report + f'archive = "{place}"\n')
+        assert main.main([*command, "--dry-run"]) == 0
+        assert main.main([*command, "--only", "report", "--dry-run"]) == 1
+        assert "[pipelines.report]: " in (told := capsys.readouterr().err)
+        assert "there is no archive" in told
         path.write_text(path.read_text() + table.format("two", "order", tmp_path / "b"))
         assert main.main(command) == 2
         said = capsys.readouterr().err

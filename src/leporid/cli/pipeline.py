@@ -519,12 +519,19 @@ def _run_file(options: argparse.Namespace) -> int:
     """Run what a file says; the exit code is the greatest of all runs."""
     from leporid.cli.pipeline_config import ConfigError, read
     from leporid.spark.errors import SparkSourceError
+    from leporid.spark.pipelines.places import place_of
     from leporid.spark.pipelines.runner import check
     from leporid.spark.pipelines.several import Job, Lines, run_all
+    from leporid.spark.pipelines.store import MissingArchiveError
 
     fills = {name: functools.partial(fill_one, name) for name in PIPELINES}
     file = read(options.config, fills, options.only)
     jobs = []
+    made = {
+        name: place_of(given.to)
+        for name, given in file.runs.items()
+        if given.pipeline == "archive" and given.stream is not None
+    }
     out = Lines(sys.stdout)
     for name, given in file.runs.items():
         given.once, given.dry_run = options.once or given.once, options.dry_run or given.dry_run
@@ -532,13 +539,15 @@ def _run_file(options: argparse.Namespace) -> int:
         try:
             pipeline = MAKE[given.pipeline](given)
             how = dataclasses.replace(_how(given, pipeline), name=name, out=out)
-            check(pipeline, how)
+            archive = getattr(given, "archive", None)
+            reads = None if archive is None else place_of(archive)
+            check(pipeline, how, (MissingArchiveError,) if reads in made.values() else ())
         except ValueError as error:
             raise ConfigError(f"{options.config}: [pipelines.{name}]: {error}") from error
         except SparkSourceError as error:
             where = f"{options.config}: [pipelines.{name}]"
             raise SparkSourceError(f"{where}: {error}") from error
-        jobs.append(Job(pipeline, how))
+        jobs.append(Job(pipeline, how, made.get(name), reads))
     options.master, options.remote = file.master, file.remote
     # Spark's default gives all cores to whoever came first.
     settings = {"spark.scheduler.mode": "FAIR", **file.conf}

@@ -1,12 +1,16 @@
 import io
 import json
 import threading
+from dataclasses import replace
 
 from tests.spark.pipelines.test_runner import Scripted
 
 from leporid.spark.errors import OptionError
+from leporid.spark.pipelines import several
+from leporid.spark.pipelines.places import place_of
 from leporid.spark.pipelines.runner import Run, Step
 from leporid.spark.pipelines.several import Job, Lines, run_all
+from leporid.spark.pipelines.store import keep_settings
 
 
 def jobs_of(tmp_path, out=None, **pipelines):
@@ -35,6 +39,59 @@ def test_one_that_fails_ends_alone(tmp_path):
     )  # fmt: skip
     assert status(tmp_path, "wrong")["exit_code"] == 2
     assert status(tmp_path, "fine")["state"] == "done"
+
+
+class Watched(threading.Event):
+    """Tells that somebody waits for it."""
+
+    def __init__(self):
+        super().__init__()
+        self.waited_for = threading.Event()
+
+    def wait(self, timeout=None):
+        self.waited_for.set()
+        return super().wait(timeout)
+
+
+def test_what_reads_an_archive_begins_when_it_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(several, "LOOK_SECONDS", 0.01)
+    place, done = place_of(tmp_path / "archive"), []
+
+    def ran(make, more, *, once):
+        done.clear()
+        stop = Watched()
+
+        def made():
+            # The reader waits, or has begun too early and does not come to wait.
+            assert stop.waited_for.wait(10)
+            return make()
+
+        def read():
+            done.append("read")
+            if not once:
+                stop.set()
+            return Step(1, 0)
+
+        reading, making = jobs_of(
+            tmp_path,
+            reading=(Scripted(read), once),
+            making=(Scripted(made, lambda: more(stop)), once),
+        )
+        run_all([replace(reading, reads=place), replace(making, makes=place)], stop)
+        return done
+
+    def make():
+        done.append("made")
+        keep_settings(place, {"kind": "delta"})
+        return Step(1, 1)
+
+    # The archive goes on, and ends only after the other one has begun.
+    assert ran(make, lambda stop: Step(int(threading.Event.wait(stop, 10)), 0), once=False) == [
+        "made",
+        "read",
+    ]
+    more = lambda stop: done.append("more") or Step(1, 0)  # noqa: E731
+    assert ran(make, more, once=True) == ["made", "more", "read"]
 
 
 def test_a_signal_ends_all_of_them_after_their_steps(tmp_path):

@@ -213,8 +213,10 @@ def run(pipeline: Pipeline, how: Run, stop: threading.Event | None = None) -> Pr
     return progress
 
 
-def check(pipeline: Pipeline, how: Run) -> None:
+def check(pipeline: Pipeline, how: Run, passing: tuple[type[Exception], ...] = ()) -> None:
     """Refuse what can be refused before Spark starts; a run that is refused has failed.
+
+    What is `passing` will be otherwise when the run begins, and is no reason to refuse.
 
     Raises what `Pipeline.check` raises, and PlaceError for metrics or a status that cannot be
     written.
@@ -224,6 +226,8 @@ def check(pipeline: Pipeline, how: Run) -> None:
             check_file(file)
     try:
         pipeline.check()
+    except passing:
+        pass
     except Exception as error:
         if not how.dry_run:
             account = Account(pipeline, how, Progress(how.name or pipeline.name, sys.stdout))

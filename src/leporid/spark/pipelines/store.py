@@ -69,6 +69,10 @@ class StoreError(SparkSourceError):
     """An archive cannot be read, or not written to."""
 
 
+class MissingArchiveError(StoreError):
+    """There is no archive in a place."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """How a table is divided, and where it has a name.
@@ -317,11 +321,13 @@ def existing(place: str | Path | Place) -> tuple[Store, dict[str, str]]:
     """Open an archive that exists; return it and its settings.
 
     Raises:
-        StoreError: there is none.
+        MissingArchiveError: there is none.
     """
     settings = settings_of(place)
     if not settings:
-        raise StoreError(f"{place}: there is no archive; `leporid pipeline run archive` makes one")
+        raise MissingArchiveError(
+            f"{place}: there is no archive; `leporid pipeline run archive` makes one"
+        )
     return open_store(place, settings["kind"], layout_of(settings)), settings
 
 

@@ -25,6 +25,14 @@ def test_an_unknown_option_is_refused_with_the_nearest_known(given, nearest):
         check_all({given: "x"})
 
 
+@pytest.mark.parametrize(
+    ("given", "ours"), [("kafka.bootstrap.servers", "url"), ("subscribePattern", "streamPattern")]
+)
+def test_an_option_of_kafkas_connector_is_refused_with_ours(given, ours):
+    with pytest.raises(OptionError, match=f"'{given}': Kafka's; here it is {ours}"):
+        check_all({given: "x"})
+
+
 def test_option_names_are_taken_in_any_case():
     assert check_all({"startingoffsets": "EARLIEST"}) == {"startingOffsets": EARLIEST}
 

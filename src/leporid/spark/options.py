@@ -154,6 +154,17 @@ CONNECTION: dict[str, Check] = {
     "retryTimeout": duration_or_0_ms,
 }
 
+# What users of Spark's connector for Kafka write, in small letters, and what it is here.
+OF_KAFKA = {
+    "kafka.bootstrap.servers": "url",
+    "subscribe": "stream or streams",
+    "subscribepattern": "streamPattern",
+    "assign": "startingOffsets and endingOffsets of some partitions",
+    "kafka.group.id": "readerName",
+    "groupidprefix": "readerName",
+    "topic": "stream",
+}
+
 READING: dict[str, Check] = {
     "stream": text,
     "streams": names,
@@ -230,7 +241,9 @@ def check_all(options: Mapping[str, str]) -> dict[str, Any]:
         elif lower == "path":
             path = str(value)
         elif lower not in SPARKS_OWN and not lower.startswith(SPARKS_PREFIXES):
-            raise OptionError(f"unknown option {given!r}{nearest(given, table)}")
+            ours = OF_KAFKA.get(lower)
+            hint = nearest(given, table) if ours is None else f": Kafka's; here it is {ours}"
+            raise OptionError(f"unknown option {given!r}{hint}")
     # A location of Spark's own, as of a table in its catalog, is a URL.
     if path and ":/" not in path:
         for name in NAMING:

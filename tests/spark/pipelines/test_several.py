@@ -55,7 +55,8 @@ class Watched(threading.Event):
 
 def test_what_reads_an_archive_begins_when_it_is_there(tmp_path, monkeypatch):
     monkeypatch.setattr(several, "LOOK_SECONDS", 0.01)
-    place, done = place_of(tmp_path / "archive"), []
+    place = place_of(tmp_path / "archive")
+    done: list[str] = []
 
     def ran(make, more, *, once):
         done.clear()
@@ -90,7 +91,11 @@ def test_what_reads_an_archive_begins_when_it_is_there(tmp_path, monkeypatch):
         "made",
         "read",
     ]
-    more = lambda stop: done.append("more") or Step(1, 0)  # noqa: E731
+
+    def more(_):
+        done.append("more")
+        return Step(1, 0)
+
     assert ran(make, more, once=True) == ["made", "more", "read"]
 
 

@@ -38,7 +38,7 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import Value
 from leporid.server.config import METRICS_PORT
-from leporid.server.node import DESCRIPTOR_PLACES_MAX, links_max, stream_files_max
+from leporid.server.node import descriptor_places, links_max, stream_files_max
 from leporid.testing import BrokerError, BrokerProcess
 from leporid.testing.process import default_command
 
@@ -380,9 +380,24 @@ async def test_there_are_places_for_all_descriptors_before_peers_come(broker: Br
     """Linux has whoever needs a larger table wait, 10 to 20 ms each time."""
     status = Path(f"/proc/{broker.pid}/status").read_text()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    limit = DESCRIPTOR_PLACES_MAX if most == resource.RLIM_INFINITY else most
     (size,) = re.findall(r"^FDSize:\s+(\d+)$", status, re.MULTILINE)
-    assert int(size) >= min(limit, DESCRIPTOR_PLACES_MAX)
+    assert int(size) >= descriptor_places(1_000_000, most)
+
+
+@pytest.mark.parametrize(
+    ("connections", "most", "places"),
+    [
+        (1_000_000, 20_000, 20_000),
+        (1_000, 20_000, 1_768),
+        (1_000_000, 200, 200),
+        (1_000_000, 1_000_000, 131_072),
+        (1_000_000, resource.RLIM_INFINITY, 131_072),
+    ],
+)
+def test_the_table_of_descriptors_is_for_those_there_may_be(
+    connections: int, most: int, places: int
+):
+    assert descriptor_places(connections, most) == places
 
 
 @slow

@@ -127,7 +127,7 @@ def run(config: Config, reread: Callable[[], Config]) -> int:
     # A descriptor for each client: as many as we may have, not as many as a shell thinks usual.
     most = descriptors()
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    make_descriptor_places(min(most, config.limits.connections_max + DESCRIPTORS_KEPT))
+    make_descriptor_places(descriptor_places(config.limits.connections_max, most))
     try:
         lock = DirectoryLock(config.data_dir)
     except DirectoryInUse as error:
@@ -176,12 +176,17 @@ def descriptors() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
-def make_descriptor_places(wanted: int) -> None:
+def descriptor_places(connections_max: int, most: int) -> int:
+    """For how many descriptors a table is made at the start, if there may be `most`."""
+    places = min(connections_max + DESCRIPTORS_KEPT, DESCRIPTOR_PLACES_MAX)
+    return places if most == resource.RLIM_INFINITY else min(places, most)
+
+
+def make_descriptor_places(places: int) -> None:
     """Have the operating system's table of this process's descriptors be large from now on.
 
     It never becomes smaller, and costs no time to enlarge while there is one thread.
     """
-    places = min(wanted, DESCRIPTOR_PLACES_MAX)
     with Path(os.devnull).open("rb") as file:
         os.close(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, places - 1))
 

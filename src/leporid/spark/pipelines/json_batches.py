@@ -20,19 +20,16 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from leporid.spark.errors import OptionError
+from leporid.spark.pipelines.bodies.columns import PLAIN as COLUMN_TYPES
 from leporid.spark.pipelines.evolution import read
 
+# Types whose values Arrow reads as Spark does.
 PLAIN = {
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-}
+    name: COLUMN_TYPES[name]
+    for name in (
+        "string", "boolean", "tinyint", "smallint", "int", "bigint", "double", "date", "timestamp",
+    )
+}  # fmt: skip
 # Texts of these are read here, in the one form of them that leaves no doubt.
 TEXT_FORMS = {
     PLAIN["date"]: r"^(?:1[6-9]|[2-9]\d)\d\d-\d\d-\d\d$",

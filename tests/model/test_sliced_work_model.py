@@ -191,7 +191,11 @@ class SlicedWorkMachine(RuleBasedStateMachine):
 
     def live(self) -> int:
         log = self.engine.logs.durable if self.durable else self.engine.logs.transient
-        return sum(segment.live for segment in log.segments if segment is not None)
+        segments = [segment for segment in log.segments if segment is not None]
+        # The shares that entries have of the bytes are those of the entries that there are.
+        assert all((segment.live_bytes > 0) == (segment.live > 0) for segment in segments)
+        assert all(segment.live_bytes <= segment.total_bytes for segment in segments)
+        return sum(segment.live for segment in segments)
 
     def teardown(self) -> None:
         """Everybody goes: the rest is in the queue, in order."""

@@ -103,6 +103,20 @@ def test_a_log_of_mostly_dead_messages_is_copied_together(engine, disk, durable,
     assert [each.number for each in engine.logs.segments] == sorted(disk.files)
 
 
+def test_small_messages_that_stay_keep_no_large_ones(engine, disk, durable, peer):
+    """Of the messages of a segment six in seven stay, and of its bytes a sixth."""
+    for _ in range(100):
+        send(peer, "d", *[0] * 6)
+        send(peer, "e", 3000)
+    turn(engine, disk)
+    assert bytes_of(disk) > 300_000
+    ended(peer.queues["e"].purging())
+    disk.settle(engine)
+    live = 600 * 100
+    assert bytes_of(disk) <= 3 * live + 8 * SEGMENT_BYTES
+    assert counts_after_a_crash(disk) == (600, 0)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_log_of_tiny_messages_settled_in_any_order_comes_to_rest(seed):
     """Facts are then as large as messages, and are copied with them."""
@@ -220,6 +234,21 @@ def test_few_messages_do_not_keep_the_memory_of_many(seed):
     taker.connection.lost()
     for queue in (ready, *unacked):
         assert peer.drain(queue) == kept[queue.name]
+    assert engine.logs.transient.bytes < 10 * SEGMENT_BYTES
+
+
+def test_small_messages_that_stay_keep_no_memory_of_large_ones():
+    engine = make_engine(transient_segment_bytes=SEGMENT_BYTES)
+    kept, passing = engine.queue(0, "kept", False), engine.queue(0, "passing", False)
+    peer = Peer(engine)
+    for _ in range(400):
+        engine.publish([kept], "", "k", b"\0\0", b"small")
+        engine.publish([passing], "", "k", b"\0\0", bytes(3000))
+        assert peer.drain(passing) == [bytes(3000)]
+        engine.clock.now_ms += 100
+        engine.run()
+    assert engine.logs.transient.bytes < 32 * SEGMENT_BYTES + 3 * 400 * 100
+    assert peer.drain(kept) == [b"small"] * 400
     assert engine.logs.transient.bytes < 10 * SEGMENT_BYTES
 
 

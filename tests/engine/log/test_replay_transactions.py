@@ -57,8 +57,8 @@ def test_a_transaction_larger_than_a_segment():
 def test_a_transaction_that_was_undone_stays_undone_when_its_segment_is_copied():
     broker = Broker("qr")
     for number in range(8):
-        broker.send("q", b"%d" % number)
-    broker.send("r", bytes(3000))
+        broker.send("q", b"%d" % number * 300)
+    broker.send("r", bytes(500))
     for _ in range(10):
         broker.send("r", bytes(300))
     broker.disk.sync(broker.engine)

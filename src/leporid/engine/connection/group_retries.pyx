@@ -196,10 +196,11 @@ cdef class GroupRetries(TimedQueue):
         """How long a message with so many returns is held: as in `Queue.hold`."""
         return min(self.retry_min_ms * count, self.retry_max_ms)
 
-    cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1:
+    cdef int push(self, uint64_t position, uint32_t body_len, uint32_t share,
+                  uint8_t priority) except -1:
         cdef uint64_t seq = self.next_seq
         cdef Slot *slot
-        Queue.push(self, position, body_len, priority)
+        Queue.push(self, position, body_len, share, priority)
         slot = self.index.slot_of(seq)
         slot.deliveries = min(self.entering, <uint64_t> DELIVERIES_MAX)
         return self.hold_until(seq, slot, self.queues.clock.now_ms + self.delay_of(self.entering))

@@ -58,8 +58,9 @@ cdef class Backlog(TimedQueue):
         return self.queue.overflow != REJECT_PUBLISH or (
             self.queue.length_limit > 0 and body_len <= self.queue.bytes_limit)
 
-    cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1:
-        Queue.push(self, position, body_len, priority)
+    cdef int push(self, uint64_t position, uint32_t body_len, uint32_t share,
+                  uint8_t priority) except -1:
+        Queue.push(self, position, body_len, share, priority)
         # It has no timer: `turn` checks the head only, which has waited longest.
         self.index.slot_of(self.next_seq - 1).expires_at_ms = (
             self.queues.clock.now_ms + WAITING_MS_MAX)

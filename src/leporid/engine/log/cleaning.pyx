@@ -12,6 +12,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from leporid.engine.log.facts cimport append_ranges
 from leporid.engine.log.log cimport (
     DURABLE_BIT, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Log, Segment, begin_message,
+    is_mostly_dead,
 )
 from leporid.engine.log.logs cimport Entries, Logs
 from leporid.engine.wire.record cimport (
@@ -57,13 +58,13 @@ cdef bint is_single(Log log, Segment segment) noexcept:
             and SEGMENT_HEADER_BYTES + first.size + FACTS_BYTES >= segment.used)
 
 
-cdef size_t live_bytes(Log log, Segment segment) noexcept:
-    """About how many bytes of a segment entries refer to."""
-    if not segment.total:
+cdef size_t needed_bytes(Log log, Segment segment) noexcept:
+    """About how many bytes of a segment entries refer to, the facts between them included."""
+    if not segment.total_bytes:
         return 0
     if is_single(log, segment):
         return segment.used if segment.live else 0
-    return segment.used * segment.live // segment.total
+    return segment.used * segment.live_bytes // segment.total_bytes
 
 
 cdef int clean(Logs logs) except -1:
@@ -82,10 +83,10 @@ cdef int clean(Logs logs) except -1:
                 progress = True
     for segment in logs.segments:
         total += segment.used
-        live += live_bytes(logs.durable, segment)
+        live += needed_bytes(logs.durable, segment)
         if (oldest is None and not is_single(logs.durable, segment)
                 and segment.sealed and not segment.drop_after and not segment.readers
-                and segment.written == segment.used and segment.live * 2 < segment.total + 1):
+                and segment.written == segment.used and is_mostly_dead(segment)):
             oldest = segment
     if oldest is not None and (
             total > 2 * live + SLACK_SEGMENTS * logs.durable.segment_bytes
@@ -110,11 +111,11 @@ cdef int compact(Logs logs) except -1:
     logs.compacted_ms = logs.clock.now_ms
     sparse = []
     for segment in log.segments:
-        if segment is None or not segment.total:
+        if segment is None or not segment.total_bytes:
             continue
         total += segment.capacity
-        live += live_bytes(log, segment)
-        if (segment.sealed and segment.live and segment.live * 4 < segment.total
+        live += needed_bytes(log, segment)
+        if (segment.sealed and segment.live and segment.live_bytes * 4 < segment.total_bytes
                 and not is_single(log, segment)):
             sparse.append(segment)
     if total <= 2 * live + slack:
@@ -152,6 +153,7 @@ cdef int copy_records(Logs logs, Log log, Segment segment) except -1:
                 live.append((target[i].queue, target[i].seq))
         if live:
             copy_record(logs.entries, log, segment, record, live)
+    segment.live_bytes = 0
     return 0
 
 
@@ -162,7 +164,7 @@ cdef int copy_record(Entries entries, Log log, Segment segment, Record *record,
     cdef Record *copy
     cdef Target *kept
     cdef uint64_t position
-    cdef uint32_t body_lost = 0
+    cdef uint32_t share, body_lost = 0
     if not has_readers(entries, live):
         body_lost = record.body_len
         message.body_len = 0
@@ -171,12 +173,13 @@ cdef int copy_record(Entries entries, Log log, Segment segment, Record *record,
     for queue, seq in live:
         kept.queue, kept.seq = queue, seq
         kept += 1
+    share = copy.size // <uint32_t> len(live)
     position = log.finish(copy)
     if log.durable:
         log.active.pins.add(segment.number)
-    log.hold(position, <uint32_t> len(live))
+    log.hold(position, <uint32_t> len(live), share)
     for queue, seq in live:
-        entries.move(queue, seq, position, body_lost)
+        entries.move(queue, seq, position, share, body_lost)
         segment.live -= 1
     return 0
 

@@ -57,7 +57,8 @@ cdef class Segment:
     cdef readonly size_t written        # bytes that storage has on disk
     cdef readonly uint32_t salt
     cdef readonly uint64_t live         # entries of queues that refer to records here
-    cdef readonly uint64_t total        # entries that ever did
+    cdef readonly uint64_t live_bytes   # their shares of those records
+    cdef readonly uint64_t total_bytes  # the shares of all entries that ever did
     cdef readonly bint sealed
     cdef readonly bint mapped           # `base` is a mapping of the file
     cdef RecordMemory memory            # what `base` is part of; None: it is the segment's own
@@ -72,6 +73,11 @@ cdef class Segment:
     cdef int give_memory(self, Log log) except -1
     cdef int adopt(self, object mapping, Log log) except -1
     cdef void free_memory(self)
+
+cdef inline bint is_mostly_dead(Segment segment) noexcept:
+    """Whether at least half of what entries referred to in a segment is needed no more."""
+    return segment.live_bytes * 2 <= segment.total_bytes
+
 
 cdef class Log:
     cdef readonly bint durable
@@ -100,8 +106,8 @@ cdef class Log:
     cdef int roll(self, size_t size, uint8_t *base, RecordMemory memory) except -1
     cdef Segment find(self, uint32_t number)
     cdef Record *at(self, uint64_t position)
-    cdef int hold(self, uint64_t position, uint32_t entries) except -1
-    cdef int release(self, uint64_t position) except -1
+    cdef int hold(self, uint64_t position, uint32_t entries, uint32_t share) except -1
+    cdef int release(self, uint64_t position, uint32_t share) except -1
     cdef int drop(self, Segment segment) except -1
     cdef Segment restore(self, uint32_t number, object mapping, size_t used, uint32_t salt)
 

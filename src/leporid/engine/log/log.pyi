@@ -46,8 +46,12 @@ class Segment:
         """Entries of queues that refer to a record here."""
 
     @property
-    def total(self) -> int:
-        """Entries that ever did."""
+    def live_bytes(self) -> int:
+        """Their shares of those records."""
+
+    @property
+    def total_bytes(self) -> int:
+        """The shares of all entries that ever did."""
 
     @property
     def sealed(self) -> bool:

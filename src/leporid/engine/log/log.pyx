@@ -119,7 +119,7 @@ cdef class Segment:
 
     def __repr__(self):
         return (f"<Segment {self.number} used={self.used} written={self.written} "
-                f"live={self.live}/{self.total}{' sealed' if self.sealed else ''}>")
+                f"live={self.live_bytes}/{self.total_bytes}{' sealed' if self.sealed else ''}>")
 
     cdef int allocate(self) except -1:
         cdef void *memory = mmap(NULL, self.capacity, PROT_READ | PROT_WRITE,
@@ -327,17 +327,22 @@ cdef class Log:
     cdef Record *at(self, uint64_t position):
         return record_in(self, position)
 
-    cdef int hold(self, uint64_t position, uint32_t entries) except -1:
-        """Count new entries that refer to the record at a position."""
+    cdef int hold(self, uint64_t position, uint32_t entries, uint32_t share) except -1:
+        """Count new entries that refer to the record at a position, each for a share of its bytes.
+
+        Numbers of entries would not do: a small message that stays would keep a large one.
+        """
         cdef Segment segment = <Segment> self.segments[segment_number(position) - self.first]
         segment.live += entries
-        segment.total += entries
+        segment.live_bytes += <uint64_t> entries * share
+        segment.total_bytes += <uint64_t> entries * share
         return 0
 
-    cdef int release(self, uint64_t position) except -1:
+    cdef int release(self, uint64_t position, uint32_t share) except -1:
         """An entry is gone; returns 1 if it was the last one of a durable segment."""
         cdef Segment segment = <Segment> self.segments[segment_number(position) - self.first]
         segment.live -= 1
+        segment.live_bytes -= share
         if segment.live:
             return 0
         if self.durable:
@@ -349,7 +354,7 @@ cdef class Log:
             self.drop(segment)
         elif not segment.pinned:
             segment.used = SEGMENT_HEADER_BYTES
-            segment.total = 0
+            segment.total_bytes = 0
         return 0
 
     cdef int drop(self, Segment segment) except -1:
@@ -357,7 +362,7 @@ cdef class Log:
         if (not self.durable and segment.capacity == self.segment_bytes
                 and len(self.spare) < SPARE_MAX and not segment.pinned):
             segment.used = SEGMENT_HEADER_BYTES
-            segment.total = 0
+            segment.total_bytes = 0
             self.spare.append(segment)
             return 0
         self.segments[segment.number - self.first] = None

@@ -13,7 +13,7 @@ cdef class Entries:
     cdef bint refers(self, uint32_t queue, uint64_t seq, uint64_t position) except -1
     cdef bint needs_body(self, uint32_t queue) except -1
     cdef int move(self, uint32_t queue, uint64_t seq, uint64_t position,
-                  uint32_t body_lost) except -1
+                  uint32_t share, uint32_t body_lost) except -1
     # Told by replay.
     cdef int restore_entry(self, uint32_t queue, uint64_t seq, uint64_t position) except -1
     cdef int restore_settled(self, uint32_t queue, const Range *which) except -1
@@ -40,7 +40,7 @@ cdef class Logs:
     cdef uint64_t cleaned_ms
     cdef uint64_t compacted_ms
     cdef Record *record(self, uint64_t position)
-    cdef int release(self, uint64_t position) except -1
+    cdef int release(self, uint64_t position, uint32_t share) except -1
     cdef tuple begin_sync(self)
     cdef int end_sync(self, uint64_t generation, list writes) except -1
 

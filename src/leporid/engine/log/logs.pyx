@@ -33,8 +33,11 @@ cdef class Entries:
         raise NotImplementedError
 
     cdef int move(self, uint32_t queue, uint64_t seq, uint64_t position,
-                  uint32_t body_lost) except -1:
-        """An entry's record was copied to a new position, without `body_lost` bytes of body."""
+                  uint32_t share, uint32_t body_lost) except -1:
+        """An entry's record was copied to a new position, without `body_lost` bytes of body.
+
+        `share` is what the entry has of the copy's bytes.
+        """
         raise NotImplementedError
 
     cdef int restore_entry(self, uint32_t queue, uint64_t seq, uint64_t position) except -1:
@@ -73,11 +76,11 @@ cdef class Logs:
     cdef Record *record(self, uint64_t position):
         return record_at(self, position)
 
-    cdef int release(self, uint64_t position) except -1:
-        """An entry that referred to the record is gone."""
+    cdef int release(self, uint64_t position, uint32_t share) except -1:
+        """An entry that referred to the record, for a share of its bytes, is gone."""
         if not position >> 63:
-            self.transient.release(position)
-        elif self.durable.release(position):
+            self.transient.release(position, share)
+        elif self.durable.release(position, share):
             self.idle_segments = True
         return 0
 

@@ -13,7 +13,7 @@ dropped, reused, mapped or compacted.
 from libc.stdint cimport UINT64_MAX, uint32_t, uint64_t
 from libc.stdlib cimport malloc, realloc
 
-from leporid.engine.log.log cimport DURABLE_BIT, Log, Segment
+from leporid.engine.log.log cimport DURABLE_BIT, Log, Segment, is_mostly_dead
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.window cimport Entry, Window
 from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, UNACKED, Block, Slot
@@ -93,8 +93,8 @@ cdef class QueueWindow(Window):
         for upper in pinned:
             segment = segment_at(self.logs, upper)
             segment.readers -= 1
-            self.logs.release(upper << 32)
-            if upper & DURABLE_BIT and segment.live * 2 < segment.total + 1:
+            self.logs.release(upper << 32, 0)
+            if upper & DURABLE_BIT and is_mostly_dead(segment):
                 # Cleaning follows a sync, and may have passed over this segment.
                 self.logs.dirty = True
         self.rows = 0

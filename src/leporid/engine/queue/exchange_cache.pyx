@@ -21,16 +21,6 @@ from leporid.engine.wire.record cimport NO_LIMIT, Record, properties_in
 
 cdef const char *TTL_HEADER = b"x-cache-ttl"
 
-cdef enum:
-    # A record whose message has left all queues is worth compacting, since the copy for a cache has
-    # no body. Cleaning compares shares of live entries: a half in the durable log, a quarter in the
-    # transient one. So many dead entries are added that a record which only a cache needs is below
-    # that share, and one which a queue needs, too, is not.
-    WEIGHT_DURABLE = 1
-    WEIGHT_TRANSIENT = 3
-    WEIGHT_RESTORED = 2
-
-
 cdef class ExchangeCache(UniqueQueue):
     """The deduplication cache of one exchange; made by `Engine.cache`."""
 
@@ -94,12 +84,14 @@ cdef class ExchangeCache(UniqueQueue):
 
     # ------------------------------------------------------------- entries
 
-    cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1:
+    cdef int push(self, uint64_t position, uint32_t body_len, uint32_t share,
+                  uint8_t priority) except -1:
         cdef Props props
         cdef uint64_t ttl_ms
         cdef uint64_t seq = self.next_seq
-        UniqueQueue.push(self, position, body_len, priority)
-        weigh(self, position, WEIGHT_DURABLE if is_durable(position) else WEIGHT_TRANSIENT)
+        UniqueQueue.push(self, position, body_len, share, priority)
+        if body_len:
+            give_share(self, self.slot_of(seq))
         properties_in(self.logs.record(position), &props)
         ttl_ms = self.ttl_of(&props)
         if ttl_ms != NO_LIMIT:
@@ -132,7 +124,7 @@ cdef class ExchangeCache(UniqueQueue):
         cdef uint64_t ttl_ms, over_ms
         self.enter(seq, position)
         if record.body_len:
-            weigh(self, position, WEIGHT_RESTORED)
+            give_share(self, self.slot_of(seq))
         properties_in(record, &props)
         ttl_ms = self.ttl_of(&props)
         if ttl_ms == NO_LIMIT:
@@ -142,12 +134,18 @@ cdef class ExchangeCache(UniqueQueue):
         return Queue.set_ttl(self, seq, ttl_ms)
 
 
-cdef int weigh(Queue queue, uint64_t position, uint32_t entries) except -1:
-    """Add dead entries to a segment's total, so that cleaning compacts it sooner."""
+cdef int give_share(Queue queue, Slot *slot) except -1:
+    """Leave the record to the queues that have the message.
+
+    Once it has left all of them it is worth copying, since the copy for a cache has no body. The
+    copy is the cache's, so it has a share of that.
+    """
     cdef Segment segment
-    if is_durable(position):
-        segment = queue.logs.durable.find(segment_number(position))
+    if is_durable(slot.position):
+        segment = queue.logs.durable.find(segment_number(slot.position))
     else:
-        segment = queue.logs.transient.find(segment_number(position))
-    segment.total += entries
+        segment = queue.logs.transient.find(segment_number(slot.position))
+    segment.live_bytes -= slot.share
+    segment.total_bytes -= slot.share
+    slot.share = 0
     return 0

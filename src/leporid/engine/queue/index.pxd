@@ -23,6 +23,7 @@ ctypedef struct Slot:               # 24 bytes
     uint16_t deliveries             # count, and MAYBE_DELIVERED; 0: never delivered
     uint8_t state
     uint8_t priority
+    uint32_t share                  # of the record's bytes; cleaning goes by it
 
 ctypedef struct Block:
     uint64_t number                 # sequence number of slots[0] / BLOCK_SLOTS

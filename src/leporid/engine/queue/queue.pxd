@@ -78,7 +78,8 @@ cdef class Queue:
     cdef SequenceHeap returned          # requeued entries, before head_seq
     cdef list lanes                     # with priorities: a SequenceHeap for each
     cdef Slot *slot_of(self, uint64_t seq) noexcept
-    cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1
+    cdef int push(self, uint64_t position, uint32_t body_len, uint32_t share,
+                  uint8_t priority) except -1
     cdef int append_message(self, const Message *message, const Props *props, uint8_t flags,
                             Producer producer, uint64_t sequence) except -1
     cdef Slot *pop(self, uint64_t *seq) except? NULL

@@ -248,8 +248,9 @@ cdef class Queue:
     cdef Slot *slot_of(self, uint64_t seq) noexcept:
         return self.index.slot_of(seq)
 
-    cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1:
-        """Append an entry; the caller counts it on the record's segment."""
+    cdef int push(self, uint64_t position, uint32_t body_len, uint32_t share,
+                  uint8_t priority) except -1:
+        """Append an entry; the caller counts it and its share on the record's segment."""
         cdef uint64_t seq = self.next_seq
         cdef Slot *slot = self.index.append(seq)
         self.next_seq += 1
@@ -258,6 +259,7 @@ cdef class Queue:
         slot.deliveries = 0
         slot.state = READY
         slot.priority = 0
+        slot.share = share
         if self.lanes is not None:
             slot.priority = min(priority, self.max_priority)
             self.stand(seq, slot)
@@ -315,7 +317,7 @@ cdef class Queue:
         slot.state = GONE
         if slot.expires_at_ms and not self.own_timers:
             self.queues.timed_count -= 1
-        self.logs.release(position)
+        self.logs.release(position, slot.share)
         return self.index.leave(seq)
 
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1:

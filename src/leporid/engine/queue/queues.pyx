@@ -122,7 +122,7 @@ cdef class Queues(Entries):
             if slot.state != GONE:
                 slot.state = GONE
                 self.timed_count -= timed and slot.expires_at_ms != 0
-                self.logs.release(slot.position)
+                self.logs.release(slot.position, slot.share)
                 index.leave(seq)
             seq += 1
             if spend(self.clock, 1):
@@ -145,6 +145,7 @@ cdef class Queues(Entries):
         cdef Target *target = targets_of(record)
         cdef Queue queue
         cdef uint64_t position, ttl_ms, deepest = 0
+        cdef uint32_t share
         for at in range(count):
             queue = <Queue> queues[at]
             target[at].queue = queue.id
@@ -157,11 +158,14 @@ cdef class Queues(Entries):
         if durable:
             record.flags = flags
             self.logs.dirty = True
+        share = record.size
+        if count > 1:
+            share //= <uint32_t> count
         position = log.finish(record)
-        log.hold(position, <uint32_t> count)
+        log.hold(position, <uint32_t> count, share)
         for at in range(count):
             queue = <Queue> queues[at]
-            queue.push(position, <uint32_t> message.body_len, props.priority)
+            queue.push(position, <uint32_t> message.body_len, share, props.priority)
             if props.expiration != NULL or queue.ttl != NO_LIMIT:
                 if parse_ttl(props, &ttl_ms) != TTL_SET:
                     ttl_ms = NO_LIMIT
@@ -304,14 +308,14 @@ cdef class Queues(Entries):
         return queue is not None and not (queue.remembers and queue.private)
 
     cdef int move(self, uint32_t number, uint64_t seq, uint64_t position,
-                  uint32_t body_lost) except -1:
+                  uint32_t share, uint32_t body_lost) except -1:
         cdef Queue queue = self.by_id.get(number)
-        cdef Index index
+        cdef Index index = queue.index if queue is not None else self.retired[number]
+        cdef Slot *slot = index.slot_of(seq)
+        slot.position = position
+        slot.share = share
         if queue is None:
-            index = self.retired[number]
-            index.slot_of(seq).position = position
             return 0
-        queue.slot_of(seq).position = position
         queue.ready_bytes -= body_lost
         return 0
 

@@ -13,22 +13,24 @@ from leporid.engine.queue.index cimport (
     BLOCK_SLOTS, GONE, MAYBE_DELIVERED, READY, Block, Slot,
 )
 from leporid.engine.queue.queue cimport Queue
-from leporid.engine.wire.record cimport RANGE_COUNT_BITS, RANGE_COUNT_MAX, Range
+from leporid.engine.wire.record cimport RANGE_COUNT_BITS, RANGE_COUNT_MAX, Range, Record
 
 
 cdef int restore_record(Queue queue, uint64_t seq, uint64_t position) except -1:
     """Replay found the record of an entry; a second record is a newer copy of the first."""
     cdef Slot *slot = queue.index.insert(seq)
+    cdef const Record *record = queue.logs.record(position)
     if slot.state == GONE:
         queue.index.enter(seq)
     else:
         # The copy must not be dropped before its original.
         queue.logs.durable.find(segment_number(position)).pins.add(
             segment_number(slot.position))
-        queue.logs.release(slot.position)
+        queue.logs.release(slot.position, slot.share)
     slot.position = position
+    slot.share = record.size // record.targets
     slot.state = READY
-    queue.logs.durable.hold(position, 1)
+    queue.logs.durable.hold(position, 1, slot.share)
     queue.next_seq = max(queue.next_seq, seq + 1)
     return 0
 
@@ -46,7 +48,7 @@ cdef int settle_restored(Queue queue, const Range *which) except -1:
         # In another segment the number was used again, or the record was copied since.
         if slot.state != GONE and segment_number(slot.position) == which.segment:
             slot.state = GONE
-            queue.logs.release(slot.position)
+            queue.logs.release(slot.position, slot.share)
             queue.index.leave(seq)
         seq += 1
     return 0

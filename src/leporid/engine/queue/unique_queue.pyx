@@ -108,8 +108,9 @@ cdef class UniqueQueue(Queue):
                     del self.keys[key]
         return 0
 
-    cdef int push(self, uint64_t position, uint32_t body_len, uint8_t priority) except -1:
-        Queue.push(self, position, body_len, priority)
+    cdef int push(self, uint64_t position, uint32_t body_len, uint32_t share,
+                  uint8_t priority) except -1:
+        Queue.push(self, position, body_len, share, priority)
         return self.enter(self.next_seq - 1, position)
 
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:

@@ -118,7 +118,7 @@ def test_moving(leporid, name, channel):
     moved = leporid("queues", "move", queue, other, "--limit", "1")
     assert moved == f"1 message of queue '{queue}' in '/' moved\n"
     assert channel.basic_get(other, auto_ack=True)[2] == b"0"
-    found = leporid.json("queues", "move", queue, "--exchange", "amq.fanout", "--key", "k", code=1)
+    found = leporid.json("queues", "move", queue, "--exchange", "amq.direct", "--key", none, code=1)
     assert (found["moved"], found["stayed"]) == (0, {"no_queue": 3})
     assert leporid("queues", "move", queue, other, "--only-key", "x").startswith("0 messages")
     assert leporid("queues", "move", queue, other).startswith("3 messages")

@@ -78,7 +78,7 @@ def test_any_bytes(raw, dialect):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=3000)
+@settings(deadline=None, max_examples=1000)
 @given(words | st.binary(max_size=60).map(lambda raw: raw.decode("latin-1")))
 def test_many_texts(text):
     for dialect in Dialect:

@@ -36,6 +36,6 @@ async def test_logins_are_counted_by_protocol(world: World, client: httpx.AsyncC
 
 
 async def test_who_has_not_logged_in_is_told_how(client: httpx.AsyncClient):
-    async with httpx.AsyncClient(base_url=client.base_url, trust_env=False) as nobody:
+    async with httpx.AsyncClient(base_url=client.base_url, trust_env=False, verify=False) as nobody:
         answer = await nobody.get("/api/auth")
     assert answer.json()["oauth_enabled"] is False

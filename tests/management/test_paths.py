@@ -45,7 +45,7 @@ async def test_names_are_decoded_once(path: str, status: int, names: list[str] |
     admission = Admission(Refusals())
     app = Starlette(routes=[RawRoute("/{vhost}/{stream}/c", echo, "GET", LOOK, admission)])
     transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://x", verify=False) as client:
         answer = await client.get(path)
         assert answer.status_code == status
         if names is not None:
@@ -82,7 +82,7 @@ async def test_a_request_ends_with_its_token():
             ended.append("waiting")
         return Response()
 
-    async with answering(waits) as url, httpx.AsyncClient() as client:
+    async with answering(waits) as url, httpx.AsyncClient(verify=False) as client:
         for _ in range(2):
             answer = await client.get(url)
             assert (answer.status_code, answer.json()["reason"]) == (401, "The token has expired")
@@ -101,7 +101,7 @@ async def test_an_answer_that_was_begun_is_cut_with_its_token():
 
     async with (
         answering(streams) as url,
-        httpx.AsyncClient() as client,
+        httpx.AsyncClient(verify=False) as client,
         client.stream("GET", url) as answer,
     ):
         assert answer.status_code == 200
@@ -117,7 +117,7 @@ async def test_another_time_out_is_none_of_a_token():
     admission = Admission(Refusals())
     app = Starlette(routes=[RawRoute("/x", fails, "GET", LOOK, admission)])
     transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://x", verify=False) as client:
         with pytest.raises(TimeoutError):
             await client.get("/x")
 
@@ -129,5 +129,5 @@ async def test_what_changes_something_is_not_cut():
             await asyncio.sleep(0)
         return Response()
 
-    async with answering(changes, "POST") as url, httpx.AsyncClient() as client:
+    async with answering(changes, "POST") as url, httpx.AsyncClient(verify=False) as client:
         assert (await client.post(url)).status_code == 200

@@ -39,7 +39,9 @@ async def server(troubles: list[str]) -> AsyncIterator[HttpServer]:
 @pytest.fixture
 async def client(server: HttpServer) -> AsyncIterator[httpx.AsyncClient]:
     host, port = server.address
-    async with httpx.AsyncClient(base_url=f"http://{host}:{port}", trust_env=False) as client:
+    async with httpx.AsyncClient(
+        base_url=f"http://{host}:{port}", trust_env=False, verify=False
+    ) as client:
         yield client
 
 
@@ -78,7 +80,7 @@ async def test_metrics(client: httpx.AsyncClient):
 
 async def test_the_port_for_metrics_has_nothing_else():
     transport = httpx.ASGITransport(metrics_application(TOTALS))
-    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://x", verify=False) as client:
         assert (await client.get("/metrics")).status_code == 200
         answer = await client.get("/health")
         assert (answer.status_code, answer.text.splitlines()[1:]) == (404, ["/metrics"])
@@ -101,7 +103,7 @@ async def test_a_page_that_is_not_there_names_those_that_are():
     routes = [CostedRoute("/api/x/{one}", answer, verb, LOOK) for verb in ("GET", "PUT")]
     app = application(TOTALS, list, routes)
     transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://x", verify=False) as client:
         text = (await client.get("/none")).text
     assert text.splitlines()[1:] == ["/health", "/metrics", "/api/x/{one}"]
 
@@ -137,7 +139,7 @@ async def test_stop_closes_everything_soon_whatever_peers_do(troubles: list[str]
     half, half_writer = await asyncio.open_connection(*server.address)
     half_writer.write(b"GET /hea")
     second = ("127.0.0.2", server.address[1])
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False, verify=False) as client:
         assert (await client.get(f"http://{second[0]}:{second[1]}/health")).status_code == 200
     started = time.monotonic()
     await server.stop()

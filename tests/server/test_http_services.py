@@ -101,6 +101,6 @@ async def test_nothing_is_answered_afterwards(make: Make):
     assert server is not None
     host, port = server.address
     await services.stop()
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False, verify=False) as client:
         with pytest.raises(httpx.ConnectError):
             await client.get(f"http://{host}:{port}/metrics")

@@ -118,7 +118,7 @@ def test_nobody_is_there():
     with pytest.raises(OutgoingError, match="refused"):
         sent(f"http://127.0.0.1:{port}/")
     with serving(said(b"no TLS")) as where, pytest.raises(OutgoingError):
-        ask(Endpoint("https" + where[4:], trusting(None)), seconds=5, bytes_max=10)
+        ask(Endpoint("https" + where[4:], trusting(None)), seconds=0.2, bytes_max=10)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ async def client(pages: WebPages) -> AsyncIterator[httpx.AsyncClient]:
     server = HttpServer(application(TOTALS, list, pages.routes()), bind(["127.0.0.1"], 0))
     await server.start()
     host, port = server.address
-    async with httpx.AsyncClient(base_url=f"http://{host}:{port}", trust_env=False) as client:
+    async with httpx.AsyncClient(
+        base_url=f"http://{host}:{port}", trust_env=False, verify=False
+    ) as client:
         yield client
     await server.stop()
 
@@ -158,7 +160,7 @@ def test_the_version_is_that_of_names_and_contents():
 async def test_before_they_are_compressed_they_are_sent_as_they_are(folder: Path):
     app = application(TOTALS, list, WebPages(folder).routes())
     transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://x", verify=False) as client:
         answer = await client.get("/ui/main.js")
     assert (answer.content, "content-encoding" in answer.headers) == (SCRIPT, False)
 

@@ -52,7 +52,7 @@ def test_a_program_comes_to_what_the_interpreter_says(expression, some):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=2000)
+@settings(deadline=None, max_examples=800)
 @given(expressions, st.lists(messages, min_size=1, max_size=8))
 def test_many_programs_come_to_what_the_interpreter_says(expression, some):
     check(expression, some)

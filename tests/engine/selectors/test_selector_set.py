@@ -147,7 +147,7 @@ def test_a_set_finds_what_each_member_would_let_pass(begin, data):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=160)
 @given(st.lists(filters, max_size=12), st.data())
 def test_sets_that_change_find_what_each_member_would_let_pass(begin, data):
     run(begin, 3, data)

@@ -68,7 +68,7 @@ class FakeQueue:
 
     def uncount(self) -> None: ...
 
-    def count_as(self, kind: str) -> None: ...
+    def count_as(self, kind: str, vhost: str | None = None) -> None: ...
 
     def set_limits(self, *, max_length: int | None, max_bytes: int | None, overflow: str) -> None:
         self.limits |= {"max_length": max_length, "max_bytes": max_bytes, "overflow": overflow}
@@ -658,6 +658,8 @@ class FakePlane:
     def note_filtered(self, evaluated: int, matched: int, failed: int) -> None:
         counted = evaluated, matched, failed
         self.filtered = tuple(map(sum, zip(self.filtered, counted, strict=True)))
+
+    def forget_deliveries(self, vhost: str) -> None: ...
 
     conditional_route, filter_outcomes, route_cache = (
         FakeConditionalRoute,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from leporid.amqp.tables import Value
+from leporid.engine.queue.queue import Totals
 from leporid.engine.selectors.filter_counters import FilterCounters
 
 
@@ -20,7 +21,11 @@ class FakeRouteCache:
     """
 
     def __init__(
-        self, name: str = "", resolve: Callable[..., Any] | None = None, cacheable: bool = True
+        self,
+        name: str = "",
+        resolve: Callable[..., Any] | None = None,
+        cacheable: bool = True,
+        totals: Totals | None = None,
     ) -> None:
         self.name = name
         self.cacheable = cacheable

@@ -64,6 +64,7 @@ from leporid.engine.queue.queue import Totals
 
 if TYPE_CHECKING:
     from leporid.engine.engine import Engine
+    from leporid.engine.queue.delivery_counts import DeliveryCounts
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +88,8 @@ class VirtualHost(VhostMetadata):
         )
         self.reserved = Reservations(name)
         self._left = False
+        # Samples of its counters for the rates that management shows; a matter of that alone.
+        self.recent: object = None
         self._registry = registry
         self._topology = Topology()
         policies = Policies(registry.configured_policies(name))
@@ -157,6 +160,16 @@ class VirtualHost(VhostMetadata):
     def totals(self) -> Totals:
         """The messages of all queues, without those of direct reply-to."""
         return self._totals
+
+    @property
+    def deliveries(self) -> DeliveryCounts:
+        """What these queues have delivered since the start."""
+        return self._registry.engine.queues.counts_in(self.name)
+
+    @property
+    def deleted(self) -> bool:
+        """Whether it is gone, and another one may have its name."""
+        return self._left
 
     @property
     def queue_count(self) -> int:
@@ -330,7 +343,7 @@ class VirtualHost(VhostMetadata):
         def resolving(key: str, properties: bytes | None) -> StepsTo[Resolved]:
             return self.routing.resolving(exchange, key, properties)
 
-        routes = self._registry.engine.route_cache(name, resolving, True)
+        routes = self._registry.engine.route_cache(name, resolving, True, self._totals)
         governed = self.governor.of_exchange(name)
         chance = self._registry.random_number
         exchange = ExchangeState(
@@ -502,7 +515,7 @@ class VirtualHost(VhostMetadata):
         if not name.startswith(REPLY_PREFIX):
             self._queue_count += 1
             queue.engine.count_in(self._totals)
-            queue.engine.count_as(kind.name)
+            queue.engine.count_as(kind.name, self.name)
         return queue
 
     def remove_queue(self, queue: QueueState) -> None:
@@ -662,6 +675,7 @@ class VirtualHost(VhostMetadata):
         self.verdict_queues.close_all()
         self.histories.end_all()
         yield from self.pipeline_runs.emptying()
+        self._registry.engine.forget_deliveries(self.name)
 
     def statistics(self) -> VirtualHostStatistics:
         """Count what there is."""

@@ -14,7 +14,7 @@ from leporid.engine.internal.verdict_queue import VerdictQueue
 from leporid.engine.log.logs import Logs
 from leporid.engine.publishing.publishing import Publishing
 from leporid.engine.queue.exchange_cache import ExchangeCache
-from leporid.engine.queue.queue import Queue
+from leporid.engine.queue.queue import Queue, Totals
 from leporid.engine.queue.queues import Queues
 from leporid.engine.queue.unique_queue import UniqueQueue
 from leporid.engine.routing.conditional_routes import ConditionalRoute, FilterOutcomes
@@ -121,8 +121,12 @@ class Engine:
         name: str,
         resolve: Callable[[str, bytes | None], object],
         cacheable: bool,
+        totals: Totals | None = None,
     ) -> RouteCache:
-        """Make the route cache of an exchange."""
+        """Make the route cache of an exchange; `totals` counts what clients publish to it."""
+
+    def forget_deliveries(self, vhost: str) -> None:
+        """A virtual host is gone: its deliveries stay in the totals."""
 
     def conditional_route(
         self, queues: Iterable[object], filtered: Iterable[tuple[Filter, object]]

@@ -23,7 +23,7 @@ from leporid.engine.log.facts cimport append_clean, flush_settles
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.publishing.publishing cimport Publishing
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
-from leporid.engine.queue.queue cimport Queue
+from leporid.engine.queue.queue cimport Queue, Totals
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.timed_queue cimport run_timed
 from leporid.engine.queue.unique_queue cimport UniqueQueue
@@ -152,9 +152,17 @@ cdef class Engine:
         retries.publishing = self.publishing
         return self.queues.add(retries)
 
-    def route_cache(self, str name not None, resolve, bint cacheable):
-        """Make the route cache of an exchange; `resolve(key, properties)` gives the queues."""
-        return RouteCache(name, resolve, cacheable, self.clock, self.cached_routes)
+    def route_cache(self, str name not None, resolve, bint cacheable, Totals totals=None):
+        """Make the route cache of an exchange; `resolve(key, properties)` gives the queues.
+
+        `totals` counts what clients publish; None: nobody asks.
+        """
+        return RouteCache(name, resolve, cacheable, self.clock, self.cached_routes,
+                          self.queues.uncounted if totals is None else totals)
+
+    def forget_deliveries(self, str vhost not None):
+        """A virtual host is gone: its deliveries stay in the totals."""
+        self.queues.forget_counts(vhost)
 
     def conditional_route(self, queues, filtered):
         """Make what a resolver returns for a key of which some bindings have filters.

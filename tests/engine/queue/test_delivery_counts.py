@@ -74,6 +74,23 @@ def test_what_a_deleted_queue_has_delivered_stays_in_its_type(engine, queue, pee
     assert engine.queues.counts_by_type["classic"].got_no_ack == 1
 
 
+def test_deliveries_of_a_virtual_host(engine, queue, peer):
+    other = engine.queue(0, "other", False)
+    peer.queues["other"] = other
+    queue.count_as("classic", "a")
+    other.count_as("quorum", "a")
+    for one in (queue, other):
+        peer.feed(publish(1, one.name, b"x") * 2)
+        peer.get(one, no_ack=True)
+    assert seen(engine.queues.counts_in("a")) == {"got_no_ack": 2}
+    assert seen(engine.queues.counts_in("b")) == {}
+    # What it has delivered stays in the totals, and is none of another one of its name.
+    engine.forget_deliveries("a")
+    assert seen(engine.queues.counts_in("a")) == {}
+    assert engine.queues.counts_by_type["quorum"].got_no_ack == 1
+    assert engine.queues.got == 2
+
+
 def test_leases_count_as_basic_get(engine, queue, peer):
     peer.feed(publish(1, "q", b"x") * 2)
     Lease(queue, 2).release()

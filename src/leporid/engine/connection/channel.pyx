@@ -73,6 +73,7 @@ cdef inline void count_acked(Channel channel, Queue queue) noexcept:
 cdef inline void count_published(Channel channel, Route route, int times) noexcept:
     """Count a publish to its exchange; -1: it will be counted again."""
     channel.last.routes.published += <uint64_t> times
+    channel.last.routes.totals.published += <uint64_t> times
     channel.last.routes.routed += <uint64_t> times * route.targets
     channel.queues.routed += <uint64_t> times * route.targets
 

@@ -8,3 +8,4 @@ cdef class DeliveryCounts:
     cdef readonly uint64_t get_empty        # basic.get that found no message
     cdef readonly uint64_t redelivered      # of all deliveries
     cdef readonly uint64_t acked
+    cdef void add(self, DeliveryCounts other) noexcept

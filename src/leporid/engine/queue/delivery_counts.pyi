@@ -2,7 +2,7 @@
 """Types of delivery_counts.pyx."""
 
 class DeliveryCounts:
-    """Those of one queue, or of all queues of one type, since the start."""
+    """Those of one queue, or of several together, since the start."""
 
     @property
     def delivered(self) -> int:

@@ -7,7 +7,7 @@ again.
 
 
 cdef class DeliveryCounts:
-    """Those of one queue, or of all queues of one type, since the start."""
+    """Those of one queue, or of several together, since the start."""
 
     def __repr__(self):
         return (f"<DeliveryCounts delivered={self.delivered} "
@@ -18,3 +18,12 @@ cdef class DeliveryCounts:
     def total(self):
         """Deliveries in all four ways."""
         return self.delivered + self.delivered_no_ack + self.got + self.got_no_ack
+
+    cdef void add(self, DeliveryCounts other) noexcept:
+        self.delivered += other.delivered
+        self.delivered_no_ack += other.delivered_no_ack
+        self.got += other.got
+        self.got_no_ack += other.got_no_ack
+        self.get_empty += other.get_empty
+        self.redelivered += other.redelivered
+        self.acked += other.acked

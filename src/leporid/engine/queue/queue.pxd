@@ -26,6 +26,7 @@ cdef enum:
 
 cdef class Totals:
     cdef readonly uint64_t ready, unacked, held
+    cdef readonly uint64_t published    # by clients, to the exchanges that count here
     cdef readonly Totals behind         # of their backlogs; None: nobody asks
 
 cdef class Queue:
@@ -46,7 +47,7 @@ cdef class Queue:
     cdef readonly uint64_t next_seq
     cdef readonly uint64_t published
     cdef readonly DeliveryCounts counts         # of its deliveries
-    cdef readonly DeliveryCounts type_counts    # the same of all queues of its type
+    cdef readonly DeliveryCounts type_counts    # the same of its type in its virtual host
     cdef readonly int consumer_count
     # Set by the control plane, from arguments.
     cdef uint64_t length_limit, bytes_limit, ttl

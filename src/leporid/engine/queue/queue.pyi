@@ -33,6 +33,10 @@ class Totals:
     @property
     def held(self) -> int: ...
     @property
+    def published(self) -> int:
+        """Messages that clients published to the exchanges that count here, since the start."""
+
+    @property
     def behind(self) -> Totals | None: ...
 
 class Queue:
@@ -116,10 +120,13 @@ class Queue:
 
     @property
     def type_counts(self) -> DeliveryCounts:
-        """Of the deliveries of all queues of its type."""
+        """Of the deliveries of all queues of its type in its virtual host."""
 
-    def count_as(self, kind: str) -> None:
-        """Count its deliveries among those of all queues of a type; before its first consumer."""
+    def count_as(self, kind: str, vhost: str | None = None) -> None:
+        """Count its deliveries among those of all queues of a type, and of a virtual host.
+
+        Before its first consumer.
+        """
 
     @property
     def consumer_count(self) -> int: ...

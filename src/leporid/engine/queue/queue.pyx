@@ -134,7 +134,7 @@ cdef class Queue:
         self.queues = queues
         self.totals = queues.uncounted
         self.counts = DeliveryCounts()
-        self.type_counts = queues.counts_of("")
+        self.type_counts = queues.counts_of("", None)
         self.logs = queues.logs
         self.id = queue_id
         self.name = name
@@ -174,11 +174,12 @@ cdef class Queue:
         if self.backlog is not None:
             self.backlog.count_in(totals.behind or self.queues.uncounted)
 
-    def count_as(self, str kind not None):
-        """Count its deliveries among those of all queues of a type; before its first consumer."""
+    def count_as(self, str kind not None, str vhost=None):
+        """Count its deliveries among those of all queues of a type, and of a virtual host; before
+        its first consumer."""
         if self.consumer_count:
             raise ValueError("the type is set before the first consumer")
-        self.type_counts = self.queues.counts_of(kind)
+        self.type_counts = self.queues.counts_of(kind, vhost)
 
     @property
     def delivered(self):

@@ -37,13 +37,16 @@ cdef class Queues(Entries):
     cdef Timers held                    # of held entries
     cdef uint64_t held_count            # how many of them are current: not of settled entries
     cdef bint timeouts_changed          # a queue's consumer timeout: all channels are checked once
-    cdef readonly dict counts_by_type   # type -> DeliveryCounts; "" is that of hidden queues
+    # Virtual host -> type -> DeliveryCounts. The virtual host None is for queues of none, and for
+    # all of those that are gone; the type "" is that of hidden queues.
+    cdef dict counts
     # Messages, since the start.
     cdef readonly uint64_t published, routed, received_confirm, confirmed, nacked, returned
     cdef readonly uint64_t unroutable, requeued, expired, timed_out
     cdef uint32_t id_of(self, uint32_t queue_id)
     cdef Queue add(self, Queue queue)
-    cdef DeliveryCounts counts_of(self, str kind)
+    cdef DeliveryCounts counts_of(self, str kind, str vhost)
+    cdef DeliveryCounts all_counts(self)
     cdef int retire(self, Queue queue) except -1
     cdef Queue backlog_of(self, Queue queue)
     cdef Queue restored(self, uint32_t number)

@@ -34,6 +34,12 @@ class Queues(Entries):
     def counts_by_type(self) -> dict[str, DeliveryCounts]:
         """Of the deliveries of all queues of a type; the type of queues that are hidden is ""."""
 
+    def counts_in(self, vhost: str) -> DeliveryCounts:
+        """Return the deliveries of all queues of a virtual host, as of now."""
+
+    def forget_counts(self, vhost: str) -> None:
+        """A virtual host is gone: its deliveries stay in the totals."""
+
     @property
     def published(self) -> int:
         """Messages routed to a queue."""

@@ -41,7 +41,7 @@ cdef class Queues(Entries):
         self.next_transient_id = TRANSIENT_IDS
         self.blocks = BlockPool()
         self.uncounted = Totals()
-        self.counts_by_type = {}
+        self.counts = {}
         self.dead_lettering = DeadLettering(self)
         self.ready_queues = deque()
         self.offers = deque()
@@ -74,28 +74,63 @@ cdef class Queues(Entries):
 
     # ------------------------------------------------------------- counters
 
-    cdef DeliveryCounts counts_of(self, str kind):
-        """The counters of all queues of a type."""
-        cdef DeliveryCounts counts = self.counts_by_type.get(kind)
+    cdef DeliveryCounts counts_of(self, str kind, str vhost):
+        """The counters of all queues of a type in a virtual host."""
+        cdef dict by_type = self.counts.setdefault(vhost, {})
+        cdef DeliveryCounts counts = by_type.get(kind)
         if counts is None:
-            counts = self.counts_by_type[kind] = DeliveryCounts()
+            counts = by_type[kind] = DeliveryCounts()
         return counts
 
     @property
+    def counts_by_type(self):
+        cdef DeliveryCounts counts, total
+        cdef dict found = {}
+        for by_type in self.counts.values():
+            for kind, counts in by_type.items():
+                total = found.get(kind)
+                if total is None:
+                    total = found[kind] = DeliveryCounts()
+                total.add(counts)
+        return found
+
+    def counts_in(self, str vhost not None):
+        """The deliveries of all queues of a virtual host, as of now."""
+        cdef DeliveryCounts counts, total = DeliveryCounts()
+        for counts in self.counts.get(vhost, {}).values():
+            total.add(counts)
+        return total
+
+    def forget_counts(self, str vhost not None):
+        """A virtual host is gone. Its deliveries stay in the totals, which only grow."""
+        cdef DeliveryCounts counts
+        for kind, counts in self.counts.pop(vhost, {}).items():
+            self.counts_of(kind, None).add(counts)
+
+    cdef DeliveryCounts all_counts(self):
+        cdef DeliveryCounts counts, total = DeliveryCounts()
+        for by_type in self.counts.values():
+            for counts in by_type.values():
+                total.add(counts)
+        return total
+
+    @property
     def delivered(self):
-        return sum(each.delivered + each.delivered_no_ack for each in self.counts_by_type.values())
+        cdef DeliveryCounts counts = self.all_counts()
+        return counts.delivered + counts.delivered_no_ack
 
     @property
     def got(self):
-        return sum(each.got + each.got_no_ack for each in self.counts_by_type.values())
+        cdef DeliveryCounts counts = self.all_counts()
+        return counts.got + counts.got_no_ack
 
     @property
     def acked(self):
-        return sum(each.acked for each in self.counts_by_type.values())
+        return self.all_counts().acked
 
     @property
     def redelivered(self):
-        return sum(each.redelivered for each in self.counts_by_type.values())
+        return self.all_counts().redelivered
 
     # ------------------------------------------------------------- deleted queues
 

@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from leporid.engine.bounds.clock cimport Clock
+from leporid.engine.queue.queue cimport Totals
 from leporid.engine.routing.conditional_routes cimport FilterOutcomes, UnfinishedRoute
 from leporid.engine.routing.route cimport Route
 from leporid.engine.selectors.filter_counters cimport FilterCounters
@@ -26,6 +27,7 @@ cdef class RouteCache:
     cdef readonly bint retired
     # Messages that clients published here, and the queues that took them, since it was made.
     cdef readonly uint64_t published, routed
+    cdef Totals totals              # `published` counts there, too
     cdef readonly uint64_t epoch    # changes when a cached route may be outdated
     cdef public object make_delays  # () sets `delays`; None: messages cannot be delayed here
     cdef public bint delaying       # x-delay counts here, not only x-deliver-at

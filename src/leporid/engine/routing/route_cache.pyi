@@ -6,6 +6,7 @@ from typing import Final, final
 
 from leporid.engine.bounds.clock import Clock
 from leporid.engine.internal.delays import Delays
+from leporid.engine.queue.queue import Totals
 from leporid.engine.selectors.filter import Filter
 from leporid.engine.selectors.filter_counters import FilterCounters
 
@@ -50,6 +51,7 @@ class RouteCache:
         cacheable: bool,
         clock: Clock,
         all_routes: CachedRoutes,
+        totals: Totals,
     ) -> None: ...
     @property
     def name(self) -> str: ...

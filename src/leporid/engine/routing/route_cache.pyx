@@ -90,13 +90,14 @@ cdef class RouteCache:
     """The routes of one exchange; made by `Engine.route_cache`."""
 
     def __cinit__(self, str name, resolver, bint cacheable, Clock clock not None,
-                  CachedRoutes all_routes not None):
+                  CachedRoutes all_routes not None, Totals totals not None):
         self.name = name
         self.raw_name = name.encode()
         self.resolver = resolver
         self.cacheable = cacheable
         self.clock = clock
         self.all_routes = all_routes
+        self.totals = totals
         self.counters = FilterCounters()
         self.clear()
 

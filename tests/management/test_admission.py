@@ -285,6 +285,7 @@ SAMPLES |= {
     ),
     ("GET", "/api/live"): ("/api/live?samples=1", {}),
     ("GET", "/api/samples"): ("/api/samples", {}),
+    ("GET", "/api/samples/{kind}/{name}"): ("/api/samples/vhost/%2F", {}),
     ("GET", "/api/samples/{kind}/{vhost}/{name}"): ("/api/samples/queue/%2F/jobs", {}),
     ("GET", "/api/users/{name}/sessions"): ("/api/users/ann/sessions", {}),
     ("DELETE", "/api/users/{name}/sessions"): ("/api/users/ann/sessions", {}),

@@ -7,9 +7,11 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
+from tests.management.clients import connected
 from tests.management.conftest import SECRET, World
 from tests.management.queues import fill, queue_of
 from tests.server.client import PATIENCE_S
@@ -90,6 +92,44 @@ async def test_what_is_watched(world: World, client: httpx.AsyncClient):
         assert (objects[watched[0]], objects[watched[1]]["end"]) == (None, 5)
 
 
+async def test_connections_channels_and_virtual_hosts(world: World, client: httpx.AsyncClient):
+    peer = connected(world, 7)
+    name = "10.0.0.1:7 -> 10.0.0.2:5672"
+    watched = [f"connection:{quote(name)}", f"channel:{quote(name)} (1)", "vhost:%2F"]
+    missing = ["connection:none", "vhost:none"]
+    async with listening(client, params={"watch": watched + missing}) as events:
+        objects = (await events.next())["objects"]
+        assert list(objects) == watched + missing
+        of_connection, of_channel, of_vhost, *none = objects.values()
+        assert none == [None, None]
+        assert (of_connection["channels"], set(of_connection["rates"])) == (
+            1, {"recv_oct", "send_oct"},
+        )  # fmt: skip
+        assert of_channel["messages_unacknowledged"] == 0
+        assert (of_vhost["messages"], of_vhost["queues"]) == (0, 0)
+        fill(world, queue_of(world), 2)
+        peer.session.on_lost()
+        world.engine.run()
+        world.around.sample()
+        of_connection, of_channel, of_vhost, *_ = (await events.next())["objects"].values()
+        assert (of_connection, of_channel, of_vhost["messages"]) == (None, None, 2)
+
+
+async def test_connections_of_others_are_for_who_monitors(world: World, client: httpx.AsyncClient):
+    connected(world, 7)
+    ann = User("ann", salted_sha256("a", SECRET), ("management",), {"/": EVERYTHING})
+    world.broker.access.put_user(ann)
+    watch = "connection:10.0.0.1:7 -> 10.0.0.2:5672"
+    options: dict[str, Any] = {"auth": ("ann", "a"), "params": {"watch": watch}}
+    assert (await client.get(LIVE, **options)).status_code == 401
+    world.broker.users.put("ann", ann.password, ("monitoring",))
+    async with listening(client, **options) as events:
+        assert (await events.next())["objects"][watch]["channels"] == 1
+        world.broker.users.put("ann", ann.password, ("management",))
+        world.around.sample()
+        assert (await events.next())["objects"] == {watch: None}
+
+
 async def test_what_many_see_is_encoded_once(world: World, client: httpx.AsyncClient):
     asked = 0
     node = world.around.node
@@ -138,6 +178,7 @@ async def test_an_answer_of_a_few_samples_ends(client: httpx.AsyncClient):
         "watch=queue",
         "watch=queue:%2F",
         "watch=user:%2F:guest",
+        "watch=connection",
         "watch=queue:%2F:%25ff",
         "other=1",
         "samples=0",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
+from tests.engine.frames import publish
+from tests.management.clients import connected
 from tests.management.conftest import SECRET, World
 from tests.management.queues import fill, queue_of
 
+from leporid.amqp.methods import BasicConsume
 from leporid.broker.access.access import User
 from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import EVERYTHING
@@ -97,6 +101,45 @@ async def test_an_exchange(client: httpx.AsyncClient):
     assert shown["values"] == {"publish_in": [0], "publish_out": [0]}
 
 
+async def test_a_connection_a_channel_and_a_virtual_host(world: World, client: httpx.AsyncClient):
+    clock = Clock(world)
+    fill(world, queue_of(world, "jobs"), 4)
+    peer = connected(world, 7)
+    name = quote("10.0.0.1:7 -> 10.0.0.2:5672", safe="")
+    paths = [f"connection/{name}", f"channel/{name}%20(1)", "vhost/%2F"]
+    for path in paths:
+        assert (await client.get(f"/api/samples/{path}")).status_code == 200
+    peer.say(BasicConsume(queue="jobs", consumer_tag="t"))
+    # A client's publish counts in the virtual host, what the broker puts into a queue does not.
+    peer.connection_engine.feed(publish(1, "jobs", b"x"))
+    world.engine.run()
+    clock.pass_s(world, 1)
+    of_connection, of_channel, of_vhost = [
+        (await client.get(f"/api/samples/{path}")).json() for path in paths
+    ]
+    for shown in (of_connection, of_channel, of_vhost):
+        check_shape(shown)
+    assert of_connection["values"]["channels"] == [1, 1]
+    assert of_connection["rates"]["recv_oct"][1] == len(publish(1, "jobs", b"x"))
+    assert of_channel["rates"] == {
+        "publish": [None, 1.0], "deliver_get": [None, 5.0], "ack": [None, 0.0],
+    }  # fmt: skip
+    assert of_channel["values"]["messages_unacknowledged"] == [0, 5]
+    assert of_vhost["values"]["messages_ready"] == [4, 0]
+    assert of_vhost["values"]["messages_unacknowledged"] == [0, 5]
+    assert (of_vhost["rates"]["publish"], of_vhost["rates"]["deliver_get"]) == (
+        [None, 1.0], [None, 5.0],
+    )  # fmt: skip
+    assert len(world.around.histories) == 3
+    peer.session.on_lost()
+    world.engine.run()
+    clock.pass_s(world, 1)
+    assert len(world.around.histories) == 1
+    assert [(await client.get(f"/api/samples/{path}")).status_code for path in paths] == [
+        404, 404, 200,
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -108,6 +151,11 @@ async def test_an_exchange(client: httpx.AsyncClient):
         ("/api/samples/stream/%2F/jobs", 404),
         ("/api/samples/user/%2F/guest", 404),
         ("/api/samples/queue/%2F/%ff", 400),
+        ("/api/samples/vhost/none", 404),
+        ("/api/samples/connection/none", 404),
+        ("/api/samples/channel/none", 404),
+        ("/api/samples/queue/jobs", 404),
+        ("/api/samples/vhost/%2F/jobs", 404),
     ],
 )
 async def test_what_there_is_not(world: World, client: httpx.AsyncClient, path: str, status: int):
@@ -124,5 +172,12 @@ async def test_who_may_look(world: World, client: httpx.AsyncClient):
     ann = ("ann", "a")
     assert (await client.get("/api/samples", auth=ann)).json()["reason"] == "Not monitor user"
     assert (await client.get(path, auth=ann)).status_code == 401
+    of_vhost = "/api/samples/vhost/%2F"
+    assert (await client.get(of_vhost, auth=ann)).status_code == 401
+    connected(world, 7)
+    of_connection = f"/api/samples/connection/{quote('10.0.0.1:7 -> 10.0.0.2:5672', safe='')}"
+    assert (await client.get(of_connection, auth=ann)).status_code == 401
+    assert (await client.get(of_connection)).status_code == 200
     world.broker.users.permit("ann", "/", EVERYTHING)
     assert (await client.get(path, auth=ann)).status_code == 200
+    assert (await client.get(of_vhost, auth=ann)).status_code == 200

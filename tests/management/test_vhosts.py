@@ -7,6 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.engine.frames import publish
+from tests.management.clients import consuming
 from tests.management.conftest import World
 
 from leporid.broker.access.passwords import salted_sha256
@@ -42,6 +44,9 @@ async def test_a_virtual_hosts_life(world: World, client: httpx.AsyncClient):
         "messages": 0,
         "messages_ready": 0,
         "messages_unacknowledged": 0,
+        "messages_details": {"rate": 0.0},
+        "messages_ready_details": {"rate": 0.0},
+        "messages_unacknowledged_details": {"rate": 0.0},
     }
     given = {"description": "d", "tags": "b,a", "default_queue_type": "quorum"}
     assert await asked(client, "PUT", path, given) == (204, None)
@@ -53,6 +58,28 @@ async def test_a_virtual_hosts_life(world: World, client: httpx.AsyncClient):
     assert await asked(client, "GET", path) == NOT_FOUND
     assert await asked(client, "DELETE", path) == NOT_FOUND
     assert "a/b" not in world.broker.access.require("guest").permissions
+
+
+async def test_how_fast_messages_come_and_go(world: World, client: httpx.AsyncClient):
+    now_s = 1000.0
+    object.__setattr__(world.around, "monotonic", lambda: now_s)
+    peer = consuming(world, 7, "jobs", no_ack=True)
+    await asked(client, "GET", ROOT)
+    peer.connection_engine.feed(publish(1, "jobs", b"x") * 10)
+    world.engine.run()
+    now_s += 5
+    ((_, (shown,)), other) = (
+        await asked(client, "GET", ROOT),
+        await asked(client, "PUT", f"{ROOT}/other"),
+    )
+    stats = shown["message_stats"]
+    assert (stats["publish"], stats["publish_details"]) == (10, {"rate": 2.0})
+    assert (stats["deliver_no_ack"], stats["deliver_get_details"]) == (10, {"rate": 2.0})
+    assert other == (201, None)
+    assert "message_stats" not in (await asked(client, "GET", f"{ROOT}/other"))[1]
+    query = "?sort=message_stats.publish_details.rate&sort_reverse=true"
+    _, listed = await asked(client, "GET", ROOT + query)
+    assert [each["name"] for each in listed] == ["/", "other"]
 
 
 @pytest.mark.parametrize(

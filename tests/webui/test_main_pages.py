@@ -208,6 +208,29 @@ def test_a_connection_is_closed_with_a_reason(
         wait_until_closed(client)
 
 
+def test_a_connection_a_channel_and_a_virtual_host_have_charts(
+    tab: Tab, api: Api, client: pika.BlockingConnection
+):
+    client.channel().basic_publish("", "letters", b"x")
+    (connection,) = api.get("connections")
+    name = connection["name"]
+    for place, title, column in (
+        (("connections", name), "Data", "From client"),
+        (("channels", f"{name} (1)"), "Rates", "Published"),
+        (("vhosts", "/"), "Messages", "Ready"),
+    ):
+        tab.go(*place)
+        ranges = tab.page.get_by_role("group", name=f"Range of {title}")
+        ranges.get_by_role("button", name="Hour").click()
+        tab.page.wait_for_url(re.compile("range=hour"))
+        tab.button(f"{title} as a table").click()
+        table = tab.page.get_by_role("region", name=f"{title}, values")
+        expect(table.get_by_role("columnheader", name=column)).to_be_visible()
+        expect(table.locator("tbody tr").first).to_be_visible()
+    tab.go("vhosts")
+    expect(tab.page.get_by_role("columnheader", name="Deliver")).to_be_visible()
+
+
 def test_a_stream_is_read_from_an_offset(tab: Tab, hands: Hands):
     tab.open("streams", "/", "flights", tab="messages").settled()
     offset = tab.page.get_by_label("Offset", exact=True)

@@ -367,6 +367,7 @@ def _page_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
     return [
         route("GET", "/api/live", live.live, LIVE),
         route("GET", "/api/samples", samples.of_broker, LOOK),
+        route("GET", "/api/samples/{kind}/{name}", samples.of_named, LOOK),
         route("GET", "/api/samples/{kind}/{vhost}/{name}", samples.of_object, LOOK),
         route("POST", "/api/session", sessions.log_in, LOG_IN),
         route("GET", "/api/session", sessions.show, LOOK),

@@ -93,14 +93,7 @@ class ChannelRoutes:
     async def show(self, request: Request) -> Response:
         """GET /api/channels/{name}."""
         user = await manager(self._around, request)
-        name = name_of(request, "channel")
-        connection, _, number = name.rpartition(" (")
-        session = await find_session(self._around, user, connection)
-        digits = number.removesuffix(")")
-        known = digits.isascii() and digits.isdigit() and len(digits) < 6
-        channel = session.channels.get(int(digits)) if known else None
-        if channel is None or channel_name(channel) != name:
-            raise not_found()
+        channel = await find_channel(self._around, user, name_of(request, "channel"))
         columns = columns_in(request)
         shown = self._table.show(channel, columns)
         if columns is None:
@@ -141,6 +134,18 @@ async def find_session(around: Surroundings, user: User, name: str) -> Connectio
     if not may_monitor(user) and found.user.name != user.name:
         raise not_authorised("User not authorised to access object")
     return found
+
+
+async def find_channel(around: Surroundings, user: User, name: str) -> ChannelState:
+    """Return a channel by its name; raises as `find_session`."""
+    connection, _, number = name.rpartition(" (")
+    session = await find_session(around, user, connection)
+    digits = number.removesuffix(")")
+    known = digits.isascii() and digits.isdigit() and len(digits) < 6
+    channel = session.channels.get(int(digits)) if known else None
+    if channel is None or channel_name(channel) != name:
+        raise not_found()
+    return channel
 
 
 def channels_of(sessions: Iterable[ConnectionState | None]) -> Iterator[Any]:

@@ -22,8 +22,9 @@ from leporid.amqp.errors import AccessRefused
 from leporid.broker.access import tags
 from leporid.management.admission import taken
 from leporid.management.answers import disconnected
-from leporid.management.authorization import manager
-from leporid.management.histories import KINDS, Key
+from leporid.management.authorization import manager, not_authorised, not_found
+from leporid.management.channels import find_channel, find_session
+from leporid.management.histories import IN_VHOSTS, KINDS, Key, is_gone
 from leporid.management.parameters import nearest, whole
 from leporid.management.paths import takes
 from leporid.management.rates import CHURN, COUNTS, DEAD_LETTERS, MESSAGES, TOTALS
@@ -97,15 +98,16 @@ class Live:
             self._overview = _encoded(self._whole())
         return self._overview
 
-    def watched(self, key: Key, user: str) -> str:
+    def watched(self, key: Key, held: Any, user: str) -> str:
         """Return what an object is like, as JSON; `null` if there is none.
 
         Args:
             key: which it is.
+            held: as for `find`.
             user: who looks.
         """
         if key not in self._objects:
-            found = find(self._around, key)
+            found = find(self._around, key, held)
             histories = self._around.histories
             shown = None if found is None else histories.look(key, found, user).latest()
             self._objects[key] = _encoded(shown)
@@ -149,8 +151,48 @@ class Live:
         }
 
 
-def find(around: Surroundings, key: Key) -> Any:
-    """Return an object; None: there is none of that kind and name."""
+async def looked_up(around: Surroundings, user: User, key: Key) -> Any:
+    """Return a connection or channel, which is looked for among all, or a virtual host.
+
+    Raises:
+        Refusal: there is none of that kind and name (404), or the user does not see it (401).
+    """
+    if key.kind == "connection":
+        return await find_session(around, user, key.name)
+    if key.kind == "channel":
+        return await find_channel(around, user, key.name)
+    found = around.broker.vhosts.get(key.name) if key.kind == "vhost" else None
+    if found is None:
+        raise not_found()
+    if not await around.decided(partial(may_look, user, key, None)):
+        raise not_authorised("User not authorised to access virtual host")
+    return found
+
+
+def may_look(user: User, key: Key, held: Any) -> bool:
+    """Say whether a user sees an object; `held` as for `find`."""
+    if key.kind in IN_VHOSTS:
+        return tags.may_enter(user, key.vhost)
+    if key.kind == "vhost":
+        return tags.may_see(user, key.name)
+    if held is None or tags.may_monitor(user):
+        return True
+    session = held if key.kind == "connection" else held.session
+    return bool(session.user.name == user.name)
+
+
+def find(around: Surroundings, key: Key, held: Any = None) -> Any:
+    """Return an object; None: there is none of that kind and name.
+
+    Args:
+        around: the broker.
+        key: which it is.
+        held: a connection or channel itself, which was looked up before.
+    """
+    if key.kind in ("connection", "channel"):
+        return None if held is None or is_gone(key.kind, held) else held
+    if key.kind == "vhost":
+        return around.broker.vhosts.get(key.name)
     vhost = around.broker.vhosts.get(key.vhost)
     if vhost is None:
         return None
@@ -178,30 +220,52 @@ class LiveRoutes:
         """GET /api/live: one event a second, of the broker and of the objects that are watched."""
         around = self._around
         user = await manager(around, request)
-        watched, samples = _watched(request), SAMPLES_MAX
+        keys, samples = _watched(request), SAMPLES_MAX
         if "samples" in request.query_params:
             samples = whole("samples", request.query_params["samples"], 1, SAMPLES_MAX)
-        for key in watched.values():
-            if not await around.decided(partial(tags.may_enter, user, key.vhost)):
-                raise Refusal(401, "not_authorised", "User not authorised to access virtual host")
+        watched = {name: (key, await self._held(user, key)) for name, key in keys.items()}
         session = session_in(request, around.sessions)
         slot = taken(around.admission.shares.live, user.name)
         return LiveAnswer(around, Listener(user, session, watched, samples), slot)
 
+    async def _held(self, user: User, key: Key) -> Any:
+        """Return what `find` needs of an object, None for nothing.
+
+        Raises:
+            Refusal: the user does not see it.
+        """
+        if key.kind not in IN_VHOSTS:
+            try:
+                return await looked_up(self._around, user, key)
+            except Refusal as refusal:
+                if refusal.status != 404:
+                    raise
+        elif not await self._around.decided(partial(may_look, user, key, None)):
+            raise not_authorised("User not authorised to access virtual host")
+        return None
+
 
 def _watched(request: Request) -> dict[str, Key]:
-    """Return what is watched, by how the request says it: `KIND:VHOST:NAME`, percent-encoded."""
+    """Return what is watched, by how the request says it.
+
+    That is `KIND:VHOST:NAME`, percent-encoded, or `KIND:NAME` for what is in no virtual host.
+    """
     found: dict[str, Key] = {}
     for name, value in request.query_params.multi_items():
         if name == "samples":
             continue
         if name != "watch":
             raise bad(name, f"unknown parameter{nearest(name, ('watch', 'samples'))}")
-        kind, _, rest = value.partition(":")
-        vhost, colon, called = rest.partition(":")
+        kind, colon, called = value.partition(":")
+        vhost = ""
+        if kind in IN_VHOSTS:
+            vhost, colon, called = called.partition(":")
         if kind not in KINDS or not colon:
+            alone = ", ".join(each for each in KINDS if each not in IN_VHOSTS)
             raise bad(
-                "watch", f"{value[:300]!r} is not KIND:VHOST:NAME; KIND is {', '.join(KINDS)}"
+                "watch",
+                f"{value[:300]!r} is not KIND:VHOST:NAME, where KIND is {', '.join(IN_VHOSTS)}, "
+                f"nor KIND:NAME, where KIND is {alone}",
             )
         try:
             found[value] = Key(kind, *(unquote_to_bytes(each).decode() for each in (vhost, called)))
@@ -218,14 +282,18 @@ class Listener:
     Args:
         user: as of the beginning.
         session: by which the user is known, if by one.
-        watched: objects, by how the request named them.
+        watched: objects, by how the request named them, each with what `find` needs of it.
         samples: how many events there are at most.
     """
 
     __slots__ = ("samples", "session", "user", "watched")
 
     def __init__(
-        self, user: User, session: Session | None, watched: dict[str, Key], samples: int
+        self,
+        user: User,
+        session: Session | None,
+        watched: dict[str, tuple[Key, Any]],
+        samples: int,
     ) -> None:
         self.user = user
         self.session = session
@@ -319,10 +387,10 @@ class LiveAnswer(Response):
         if user is None or live.closing:
             return None
         at_ms, overview, objects = live.at_ms, await live.overview(user), []
-        for name, key in listener.watched.items():
+        for name, (key, held) in listener.watched.items():
             # As somebody who may not see it any more sees that there is none.
-            seen = await around.decided(partial(tags.may_enter, user, key.vhost))
-            shown = live.watched(key, user.name) if seen else "null"
+            seen = await around.decided(partial(may_look, user, key, held))
+            shown = live.watched(key, held, user.name) if seen else "null"
             objects.append(f"{_encoded(name)}:{shown}")
         return _event(at_ms, overview, objects)
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
-from leporid.management.authorization import monitor, not_found, visitor
+from leporid.management.authorization import manager, monitor, not_found, visitor
 from leporid.management.histories import COUNTERS as OF_OBJECTS
-from leporid.management.histories import KINDS, Key, names_of
+from leporid.management.histories import IN_VHOSTS, Key, names_of
 from leporid.management.listings import Written
-from leporid.management.live import find
+from leporid.management.live import find, looked_up
 from leporid.management.parameters import Parameters
 from leporid.management.paths import name_of, takes
 from leporid.management.rates import COUNTERS, RINGS, SAMPLED, Ages
@@ -100,14 +100,25 @@ class SampleRoutes:
         given = Parameters(request, tuple(QUERY))
         kind = name_of(request, "kind")
         key = Key(kind, vhost.name, name_of(request, "name"))
-        found = find(self._around, key) if kind in KINDS else None
+        found = find(self._around, key) if kind in IN_VHOSTS else None
         if found is None:
             raise not_found()
+        return self._history(user, given, key, found)
+
+    @takes(**QUERY)
+    async def of_named(self, request: Request) -> Response:
+        """GET /api/samples/{kind}/{name}: of a connection, a channel or a virtual host."""
+        user = await manager(self._around, request)
+        given = Parameters(request, tuple(QUERY))
+        key = Key(name_of(request, "kind"), "", name_of(request, "name"))
+        return self._history(user, given, key, await looked_up(self._around, user, key))
+
+    def _history(self, user: User, given: Parameters, key: Key, found: Any) -> Response:
         history = self._around.histories.look(key, found, user.name)
         ring = history.rings[_place(given)]
-        columns = {name: ring.column(at) for at, name in enumerate(names_of(kind), 1)}
+        columns = {name: ring.column(at) for at, name in enumerate(names_of(key.kind), 1)}
         more = history.lag_columns(_place(given))
-        return self._answer(user, given, ring.column(0), columns, OF_OBJECTS[kind], more)
+        return self._answer(user, given, ring.column(0), columns, OF_OBJECTS[key.kind], more)
 
     def _answer(
         self,

@@ -6,7 +6,7 @@ Invariant: the answer to a deletion leaves when all of it is gone, and that is o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import JSONResponse, Response
 
@@ -16,6 +16,7 @@ from leporid.management.authorization import administrator, manager, not_found
 from leporid.management.paging import Lists, Table
 from leporid.management.parameters import flag_in, object_of, raw_body_of, text_in
 from leporid.management.paths import name_of, takes
+from leporid.management.rates import DELIVERIES, TOTALS, deliveries, rates_of, with_rates
 from leporid.management.refusals import Refusal, bad_request
 from leporid.management.users import new_name, tags_of
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from leporid.management.surroundings import Surroundings
 
 DESCRIPTION_BYTES_MAX = 4096
+STATS: Final = ("publish", *DELIVERIES)
 UNDEFINED = "undefined"
 """The default type of queues where nobody has said one; RabbitMQ's word."""
 
@@ -141,7 +143,6 @@ class VhostRoutes:
         return Response(status_code=204)
 
     def _shown(self, vhost: VirtualHost) -> dict[str, Any]:
-        found = vhost.statistics()
         own = {"description": vhost.description, "tags": list(vhost.tags)}
         queue_type = vhost.default_queue_type
         typed: dict[str, Any] = {"default_queue_type": queue_type} if queue_type else {}
@@ -154,10 +155,21 @@ class VhostRoutes:
             "metadata": {**own, **typed},
             "tracing": vhost.tracing.on,
             "cluster_state": {self._around.node_name: "running"},
-            "messages": found.ready_count + found.unacked_count,
-            "messages_ready": found.ready_count,
-            "messages_unacknowledged": found.unacked_count,
+            **self._counted(vhost),
         }
+
+    def _counted(self, vhost: VirtualHost) -> dict[str, Any]:
+        """Return its messages, and how fast they come and go."""
+        totals = vhost.totals
+        ready = totals.ready + totals.held
+        lengths = ready + totals.unacked, ready, totals.unacked
+        stats = (totals.published, *deliveries(vhost.deliveries))
+        rates = rates_of(vhost, lengths + stats, self._around.monotonic())
+        behind = len(lengths)
+        shown = with_rates(TOTALS, lengths, rates[:behind])
+        if any(stats):
+            shown["message_stats"] = with_rates(STATS, stats, rates[behind:])
+        return shown
 
 
 def _metadata(given: dict[str, Any]) -> tuple[str, list[str], str]:

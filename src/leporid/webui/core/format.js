@@ -55,6 +55,11 @@ export function bytes(value) {
   return `${(unit === 0 || left >= 100 ? WHOLE : TENTHS).format(left)} ${BYTE_UNITS[unit]}`;
 }
 
+/** 1536 is "1.5 KiB/s". */
+export function byteRate(value) {
+  return isNumber(value) ? `${bytes(value)}/s` : NONE;
+}
+
 /** Milliseconds in two units at most: "350 ms", "2 min 5 s", "3 d 4 h". */
 export function duration(ms) {
   if (!isNumber(ms)) {

@@ -33,14 +33,14 @@ function setLost(ms) {
   }
 }
 
-/** How the broker names an object in `watch`; shape: "queue:%2F:orders". */
-function keyOf([kind, vhost, name]) {
-  return [kind, vhost, name].map(encodeURIComponent).join(":");
+/** How the broker names an object in `watch`; shape: "queue:%2F:orders", "vhost:%2F". */
+function keyOf(parts) {
+  return parts.map(encodeURIComponent).join(":");
 }
 
-/** The names in an answer have no percent signs. */
-function plainKey([kind, vhost, name]) {
-  return `${kind}:${vhost}:${name}`;
+/** The parts of that. What is in no virtual host has none. */
+function partsOf(kind, vhost, name) {
+  return [kind, vhost, name].filter((each) => each !== undefined && each !== null);
 }
 
 function wanted() {
@@ -114,7 +114,7 @@ document.addEventListener("visibilitychange", followSoon);
 /**
  * Return the newest sample, null before the first.
  *
- * @param {string[][]} [watch] objects: [["queue", vhost, name], …].
+ * @param {string[][]} [watch] objects: [["queue", vhost, name], ["connection", name], …].
  * @returns {{at_ms: number, overview: object, objects: object}|null}
  */
 export function useLive(watch = []) {
@@ -145,24 +145,24 @@ export function useLost() {
 
 /** Return an object's part of a sample, null if there is none. */
 export function ofObject(sample, kind, vhost, name) {
-  const objects = sample?.objects ?? {};
-  const key = [kind, vhost, name];
-  return objects[keyOf(key)] ?? objects[plainKey(key)] ?? null;
+  return sample?.objects?.[keyOf(partsOf(kind, vhost, name))] ?? null;
 }
 
 /**
  * Return the history of the broker, or of an object, with what came since.
  *
- * @param {{kind: string, vhost?: string, name?: string}} of {kind: "overview"}, or an object.
+ * @param {{kind: string, vhost?: string, name?: string}} of {kind: "overview"}, or an object; a
+ *   connection, a channel and a virtual host have no `vhost`.
  * @param {"minute"|"hour"|"day"} range
  * @returns {{times: number[], series: Object<string, (number|null)[]>, loading: boolean,
  *   error: Error|null}} times in seconds since 1970; rates by the second, levels as they are.
  */
 export function useSeries(of, range) {
   const whole = of.kind === "overview";
-  const path = whole ? ["samples"] : ["samples", of.kind, of.vhost, of.name];
+  const parts = partsOf(of.kind, of.vhost, of.name);
+  const path = whole ? ["samples"] : ["samples", ...parts];
   const { data, error, loading } = useData(path, { range }, { every: EVERY_MS[range] });
-  const sample = useLive(whole ? [] : [[of.kind, of.vhost, of.name]]);
+  const sample = useLive(whole ? [] : [parts]);
   const [tail, setTail] = useState([]);
   const part = whole ? sample?.overview : ofObject(sample, of.kind, of.vhost, of.name);
   const key = JSON.stringify([path, range]);

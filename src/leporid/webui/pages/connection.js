@@ -2,8 +2,9 @@
 
 import { remove } from "../core/api.js";
 import { useData } from "../core/data.js";
-import { bytes, count, moment } from "../core/format.js";
+import { byteRate, bytes, count, moment } from "../core/format.js";
 import { html, useState } from "../core/html.js";
+import { ofObject, useLive } from "../core/live.js";
 import { go, href } from "../core/route.js";
 import { may, reasonNot, useUser } from "../core/session.js";
 import { Button } from "../parts/button.js";
@@ -13,6 +14,7 @@ import { channelColumns } from "../parts/channel_columns.js";
 import { Empty } from "../parts/empty.js";
 import { Figures } from "../parts/figures.js";
 import { Field } from "../parts/form.js";
+import { HistoryCharts } from "../parts/history_charts.js";
 import { JsonTree } from "../parts/json_tree.js";
 import { Key } from "../parts/key.js";
 import { List } from "../parts/list.js";
@@ -22,6 +24,14 @@ import { Page, quoted } from "../parts/page.js";
 const EVERY_MS = 5000;
 const ALARMS_EVERY_MS = 10_000;
 const REASON_MAX = 200;
+const CHARTS = [
+  {
+    title: "Data",
+    unit: "octets",
+    lines: [["recv_oct", "From client"], ["send_oct", "To client"]],
+  },
+  { title: "Waits to be sent", unit: "bytes", lines: [["send_pend", "Waits"]] },
+];
 
 /** Why the broker does not read from this connection. */
 function Blocked({ user }) {
@@ -94,11 +104,12 @@ function Facts({ found }) {
   />`;
 }
 
-export default function Connection({ parts }) {
+export default function Connection({ parts, query }) {
   const name = parts[1];
   const user = useUser();
   const path = ["connections", name];
   const { data: found, error } = useData(path, {}, { every: EVERY_MS });
+  const live = ofObject(useLive([["connection", name]]), "connection", undefined, name);
   const head = html`<span class="name">${name}</span> <span class="crumb">connection</span>`;
   if (!found) {
     return html`<${Page} title=${name} head=${head}>
@@ -121,14 +132,21 @@ export default function Connection({ parts }) {
     ${found.state === "blocked" && html`<${Blocked} user=${user} />`}
     <${Figures}
       items=${[
-        { name: "Channels", value: count(found.channels) },
-        { name: "From client", value: `${bytes(found.recv_oct_details?.rate)}/s` },
-        { name: "To client", value: `${bytes(found.send_oct_details?.rate)}/s` },
+        { name: "Channels", value: count(live?.channels ?? found.channels) },
+        {
+          name: "From client",
+          value: byteRate(live?.rates.recv_oct ?? found.recv_oct_details?.rate),
+        },
+        {
+          name: "To client",
+          value: byteRate(live?.rates.send_oct ?? found.send_oct_details?.rate),
+        },
         { name: "Received", value: bytes(found.recv_oct) },
         { name: "Sent", value: bytes(found.send_oct) },
-        { name: "Waits to be sent", value: bytes(found.send_pend) },
+        { name: "Waits to be sent", value: bytes(live?.send_pend ?? found.send_pend) },
       ]}
     />
+    <${HistoryCharts} of=${{ kind: "connection", name }} query=${query} charts=${CHARTS} />
     <div class="columns">
       <section class="box"><h2>Facts</h2><${Facts} found=${found} /></section>
       <section class="box"><h2>What the client says of itself</h2>

@@ -1,6 +1,6 @@
 /* Connections: the list. */
 
-import { bytes, count, moment } from "../core/format.js";
+import { byteRate, moment } from "../core/format.js";
 import { html } from "../core/html.js";
 import { useLive } from "../core/live.js";
 import { href } from "../core/route.js";
@@ -26,7 +26,7 @@ function octetsColumn(name, title, hint) {
     align: "right",
     cell: (row) => {
       const value = row[`${name}_details`]?.rate ?? 0;
-      return html`<span class=${value ? "" : "zero"}>${bytes(value)}/s</span>`;
+      return html`<span class=${value ? "" : "zero"}>${byteRate(value)}</span>`;
     },
   };
 }

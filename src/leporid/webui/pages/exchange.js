@@ -4,7 +4,7 @@ import { remove } from "../core/api.js";
 import { useData } from "../core/data.js";
 import { count, rate } from "../core/format.js";
 import { html, useState } from "../core/html.js";
-import { ofObject, useLive, useSeries } from "../core/live.js";
+import { ofObject, useLive } from "../core/live.js";
 import { go, href, setQuery } from "../core/route.js";
 import { useReasonNotTo } from "../core/session.js";
 import { statCount, statRate } from "../core/stats.js";
@@ -13,10 +13,10 @@ import { Badges } from "../parts/badges.js";
 import { BindForm } from "../parts/bind_form.js";
 import { BindingTable } from "../parts/bindings.js";
 import { Button } from "../parts/button.js";
-import { Chart } from "../parts/chart.js";
 import { Confirm } from "../parts/confirm.js";
 import { Empty } from "../parts/empty.js";
 import { Figures } from "../parts/figures.js";
+import { HistoryCharts } from "../parts/history_charts.js";
 import { Lazy } from "../parts/lazy.js";
 import { MissingExchange } from "../parts/missing_exchange.js";
 import { Notice } from "../parts/notice.js";
@@ -28,23 +28,17 @@ const EVERY_MS = 5000;
 const BINDINGS_EVERY_MS = 10_000;
 const topology = () => import("../parts/topology.js").then((module) => module.TopologyGraph);
 
+const CHARTS = [
+  { title: "Rates", unit: "rate", lines: [["publish_in", "In"], ["publish_out", "Out"]] },
+];
+
 function Overview({ vhost, name, query }) {
-  const range = ["hour", "day"].includes(query.range) ? query.range : "minute";
-  const pick = (found) => setQuery({ range: found === "minute" ? null : found }, { replace: true });
-  const { times, series } = useSeries({ kind: "exchange", vhost, name }, range);
-  const line = (field, label) => ({
-    name: field,
-    label,
-    unit: "rate",
-    values: series[field] ?? times.map(() => null),
-  });
   return html`<div class="stack">
     <section class="box">
       <h2>Where messages go</h2>
       <${Lazy} load=${topology} props=${{ vhost, exchange: name }} />
     </section>
-    <${Chart} title="Rates" times=${times} range=${range} onRange=${pick}
-      series=${[line("publish_in", "In"), line("publish_out", "Out")]} />
+    <${HistoryCharts} of=${{ kind: "exchange", vhost, name }} query=${query} charts=${CHARTS} />
   </div>`;
 }
 

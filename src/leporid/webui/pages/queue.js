@@ -4,15 +4,15 @@
 import { useData } from "../core/data.js";
 import { bytes, count, rate } from "../core/format.js";
 import { html, useEffect, useState } from "../core/html.js";
-import { ofObject, useLive, useSeries } from "../core/live.js";
+import { ofObject, useLive } from "../core/live.js";
 import { go, href, setQuery } from "../core/route.js";
 import { statRate } from "../core/stats.js";
 import { ArgumentTable } from "../parts/arguments.js";
 import { Badges } from "../parts/badges.js";
 import { Browse } from "../parts/browse.js";
-import { Chart } from "../parts/chart.js";
 import { ConsumerTable } from "../parts/consumers.js";
 import { Figures } from "../parts/figures.js";
+import { HistoryCharts } from "../parts/history_charts.js";
 import { Key } from "../parts/key.js";
 import { Lazy } from "../parts/lazy.js";
 import { MissingExchange } from "../parts/missing_exchange.js";
@@ -27,32 +27,26 @@ import { GetForm, MoveForm } from "../parts/take.js";
 const EVERY_MS = 5000;
 const topology = () => import("../parts/topology.js").then((module) => module.TopologyGraph);
 
+const CHARTS = [
+  {
+    title: "Messages",
+    unit: "count",
+    lines: [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacked"]],
+  },
+  {
+    title: "Rates",
+    unit: "rate",
+    lines: [
+      ["publish", "Published"], ["deliver_get", "Delivered"], ["ack", "Acknowledged"],
+      ["redeliver", "Redelivered"],
+    ],
+  },
+];
+
 /** Charts and facts. */
 function Overview({ queue, vhost, name, query }) {
-  const range = ["hour", "day"].includes(query.range) ? query.range : "minute";
-  const pick = (found) => setQuery({ range: found === "minute" ? null : found }, { replace: true });
-  const { times, series } = useSeries({ kind: "queue", vhost, name }, range);
-  const line = (field, label, unit) => ({
-    name: field,
-    label,
-    unit,
-    values: series[field] ?? times.map(() => null),
-  });
   return html`<div class="stack">
-    <div class="columns">
-      <${Chart} title="Messages" times=${times} range=${range} onRange=${pick}
-        series=${[
-          line("messages_ready", "Ready", "count"),
-          line("messages_unacknowledged", "Unacked", "count"),
-        ]} />
-      <${Chart} title="Rates" times=${times} range=${range} onRange=${pick}
-        series=${[
-          line("publish", "Published", "rate"),
-          line("deliver_get", "Delivered", "rate"),
-          line("ack", "Acknowledged", "rate"),
-          line("redeliver", "Redelivered", "rate"),
-        ]} />
-    </div>
+    <${HistoryCharts} of=${{ kind: "queue", vhost, name }} query=${query} charts=${CHARTS} />
     <div class="aside">
       <section class="box">
         <h2>Facts</h2>

@@ -2,15 +2,19 @@
 
 import { post, put, remove } from "../core/api.js";
 import { useData } from "../core/data.js";
-import { count, counted } from "../core/format.js";
+import { count, counted, rate } from "../core/format.js";
 import { html, useState } from "../core/html.js";
+import { ofObject, useLive } from "../core/live.js";
 import { go, href } from "../core/route.js";
 import { reasonNot, useUser } from "../core/session.js";
+import { statRate } from "../core/stats.js";
 import { Button } from "../parts/button.js";
 import { Confirm } from "../parts/confirm.js";
 import { Dialog } from "../parts/dialog.js";
 import { Empty } from "../parts/empty.js";
+import { Figures } from "../parts/figures.js";
 import { Form } from "../parts/form.js";
+import { HistoryCharts } from "../parts/history_charts.js";
 import { Limits } from "../parts/limits.js";
 import { Notice } from "../parts/notice.js";
 import { useOutcome } from "../parts/outcome.js";
@@ -25,8 +29,24 @@ const LIMITS = [
   ["max-queues", "Queues"],
 ];
 
+const CHARTS = [
+  {
+    title: "Messages",
+    unit: "count",
+    lines: [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacked"]],
+  },
+  {
+    title: "Rates",
+    unit: "rate",
+    lines: [
+      ["publish", "Published"], ["deliver_get", "Delivered"], ["ack", "Acknowledged"],
+      ["redeliver", "Redelivered"],
+    ],
+  },
+];
+
 /** The page #/vhosts/NAME. */
-export default function Vhost({ parts }) {
+export default function Vhost({ parts, query }) {
   const name = parts[1];
   const why = reasonNot(useUser(), "administrator");
   const { data, error, reload } = useData(["vhosts", name], null, { every: 5000 });
@@ -46,7 +66,9 @@ export default function Vhost({ parts }) {
     cli=${`leporid vhosts show ${quoted(name)}`} http=${{ path: ["vhosts", name] }}>
     ${outcome.shown} ${error && html`<${Missing} error=${error} name=${name} />`}
     ${data &&
-    html`<${Facts} vhost=${data} />
+    html`<${Numbers} vhost=${data} />
+      <${HistoryCharts} of=${{ kind: "vhost", name }} query=${query} charts=${CHARTS} />
+      <${Facts} vhost=${data} />
       <${Limits} path=${["vhost-limits", name]} limits=${LIMITS} why=${why}
         values=${limits.data?.[0]?.value} onDone=${done} />
       <${PermissionList} of=${{ vhost: name }} why=${why} onSaid=${outcome.say} />
@@ -97,6 +119,25 @@ function isProtected(vhost) {
   return vhost.metadata?.protected_from_deletion === true;
 }
 
+function Numbers({ vhost }) {
+  const { name } = vhost;
+  const live = ofObject(useLive([["vhost", name]]), "vhost", undefined, name);
+  const now = { ...vhost, ...live };
+  const rateOf = (field) => rate(live?.rates[field] ?? statRate(vhost, field));
+  return html`<${Figures}
+    items=${[
+      { name: "Ready", value: count(now.messages_ready) },
+      { name: "Unacked", value: count(now.messages_unacknowledged) },
+      { name: "Total", value: count(now.messages) },
+      { name: "Published", value: rateOf("publish") },
+      { name: "Delivered", value: rateOf("deliver_get") },
+      { name: "Acknowledged", value: rateOf("ack") },
+      { name: "Queues", value: count(live?.queues), href: href(["queues"], { vhost: name }) },
+      { name: "Consumers", value: count(live?.consumers) },
+    ]}
+  />`;
+}
+
 function Facts({ vhost }) {
   const { name } = vhost;
   const of = (page, title) => html`<a href=${href([page], { vhost: name })}>${title}</a>`;
@@ -105,9 +146,6 @@ function Facts({ vhost }) {
     <dt>Tags</dt><dd><${TagLabels} tags=${vhost.tags} /></dd>
     <dt>Default queue type</dt>
     <dd>${vhost.default_queue_type === "undefined" ? "none" : vhost.default_queue_type}</dd>
-    <dt>Messages</dt>
-    <dd>${count(vhost.messages)} (${count(vhost.messages_ready)} ready,${" "}
-      ${count(vhost.messages_unacknowledged)} unacknowledged)</dd>
     <dt>Tracing</dt><dd>${vhost.tracing ? "on" : "off"}</dd>
     <dt>Deletion</dt><dd>${isProtected(vhost) ? "protected" : "allowed"}</dd>
     <dt>In it</dt>

@@ -1,11 +1,11 @@
 /* Virtual hosts: the list, and adding one. */
 
 import { put } from "../core/api.js";
-import { count } from "../core/format.js";
 import { html, useState } from "../core/html.js";
 import { href } from "../core/route.js";
 import { reasonNot, useUser } from "../core/session.js";
 import { Button } from "../parts/button.js";
+import { countColumn, rateColumn } from "../parts/cells.js";
 import { Dialog } from "../parts/dialog.js";
 import { Empty } from "../parts/empty.js";
 import { Field, Form } from "../parts/form.js";
@@ -30,9 +30,12 @@ const COLUMNS = [
     sort: true,
     cell: (row) => (row.default_queue_type === "undefined" ? "–" : row.default_queue_type),
   },
-  number("messages_ready", "Ready"),
-  number("messages_unacknowledged", "Unacked"),
-  number("messages", "Messages"),
+  countColumn("messages_ready", "Ready", "Messages that wait for a consumer"),
+  countColumn("messages_unacknowledged", "Unacked", "Messages that consumers have not settled"),
+  { ...countColumn("messages", "Total"), wide: true },
+  rateColumn("publish", "Publish", "Published by clients"),
+  rateColumn("deliver_get", "Deliver", "Delivered to consumers, and got"),
+  rateColumn("ack", "Ack", "Acknowledged by consumers"),
   {
     name: "state",
     title: "",
@@ -42,10 +45,6 @@ const COLUMNS = [
       ${row.metadata?.protected_from_deletion && html`<span class="badge">protected</span>`}`,
   },
 ];
-
-function number(name, title) {
-  return { name, title, sort: true, align: "right", cell: (row) => count(row[name]) };
-}
 
 /** The page #/vhosts. */
 export default function Vhosts() {

@@ -21,6 +21,7 @@ const UNITS = {
   rate: [(value) => format.short(value), format.rate],
   count: [(value) => format.short(value), format.count],
   bytes: [format.bytes, format.bytes],
+  octets: [format.bytes, format.byteRate],
   ms: [format.duration, format.duration],
 };
 
@@ -35,7 +36,9 @@ const COUNT_STEPS = Array.from({ length: 13 }, (_, power) =>
 const TIME_STEPS = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400,
 ];
-const STEPS = { bytes: BYTE_STEPS, count: COUNT_STEPS };
+const STEPS = { bytes: BYTE_STEPS, octets: BYTE_STEPS, count: COUNT_STEPS };
+/** Units whose numbers take more room at the axis. */
+const WIDE_UNITS = ["bytes", "octets", "ms"];
 
 let library = null;
 
@@ -89,7 +92,7 @@ function options(series, size, onCursor) {
       },
       {
         ...axis,
-        size: unit === "bytes" || unit === "ms" ? 68 : 48,
+        size: WIDE_UNITS.includes(unit) ? 68 : 48,
         space: 32,
         ...(STEPS[unit] ? { incrs: STEPS[unit] } : {}),
         values: (plot, splits) => splits.map((each) => (UNITS[unit] ?? UNITS.count)[0](each)),
@@ -157,8 +160,8 @@ function Plot({ times, series, height, onCursor }) {
  * @param {string} props.title
  * @param {number[]} props.times seconds since 1970, ascending.
  * @param {{name: string, label: string, values: (number|null)[],
- *   unit?: "rate"|"count"|"bytes"|"ms"}[]} props.series of the same length as times; the axis has
- *   the unit of the first.
+ *   unit?: "rate"|"count"|"bytes"|"octets"|"ms"}[]} props.series of the same length as times; the
+ *   axis has the unit of the first. "octets" is a rate.
  * @param {"minute"|"hour"|"day"} [props.range] which is shown as chosen.
  * @param {function(string)} [props.onRange] without it there is no choice of ranges.
  * @param {number} [props.height] in pixels.

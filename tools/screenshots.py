@@ -66,8 +66,9 @@ ORDER = {
 """The largest comes first; lists that are not named have an order of their own."""
 WHERE = {"queues": "type!=stream"}
 """Streams have a page of their own."""
-IDLE = """() => !document.querySelector('[aria-busy=true]')
-  && !document.body.textContent.includes('Loading…')"""
+IDLE = """() => !document.querySelector('[aria-busy=true], .chart-none')
+  && !/Loading|Looking…/.test(document.body.textContent)"""
+"""What was asked for is there, and the charts have samples."""
 
 
 def address(request: Any, pattern: str) -> str | None:

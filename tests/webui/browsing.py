@@ -26,6 +26,15 @@ GO = """async address => {
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
 }"""
 
+FITTING_MS = 20_000
+OVERFLOWING = """() => document.documentElement.scrollWidth > document.documentElement.clientWidth
+  ? [...document.querySelectorAll("main *, header *")]
+      .filter((each) => each.getBoundingClientRect().right > innerWidth + 1
+        && !each.closest(".scroll"))
+      .map((each) => `${each.tagName}.${each.className}`).slice(0, 5)
+      .concat([String(document.documentElement.scrollWidth)])
+  : []"""
+
 VIOLATIONS = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => {
@@ -133,6 +142,17 @@ class Tab:
             " && !document.body.textContent.includes('Loading…')"
         )
         return self
+
+    def check_fits(self) -> None:
+        """Fail if the page is wider than the screen."""
+        from playwright.sync_api import TimeoutError as NeverError
+
+        try:
+            # Charts are drawn anew a moment after their place has changed.
+            self.page.wait_for_function(f"() => ({OVERFLOWING})().length === 0", timeout=FITTING_MS)
+        except NeverError:
+            wide = self.page.evaluate(OVERFLOWING)
+            raise AssertionError(f"wider than the screen: {wide}") from None
 
     # ------------------------------------------------------------------ finding
 

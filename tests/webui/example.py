@@ -26,8 +26,11 @@ HOSTILE: Sequence[str] = (
     "javascript:alert(3)",
     "${alert(4)}{{alert(5)}}",
     "../..%2f#?&=/ ",
+    "long-" + "unbroken" * 20,
+    "\u0645\u0631\u062d\u0628\u0627 \u202egnp.exe",
 )
-"""Names that would do something if they ever became HTML, an address or a template."""
+"""Names that would do something if they ever became HTML, an address or a template; one without a
+place to break it, and one from right to left that turns around what follows it."""
 
 CLASS = b"""
 class Filter:

@@ -18,19 +18,10 @@ pytestmark = pytest.mark.slow
 
 NARROW: Any = {"width": 360, "height": 740}
 WIDE: Any = {"width": 1440, "height": 900}
-FITTING_MS = 20_000
 STANDARD = {
     "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"]}
 }
 CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
-
-OVERFLOWING = """() => document.documentElement.scrollWidth > document.documentElement.clientWidth
-  ? [...document.querySelectorAll("main *, header *")]
-      .filter((each) => each.getBoundingClientRect().right > innerWidth + 1
-        && !each.closest(".scroll"))
-      .map((each) => `${each.tagName}.${each.className}`).slice(0, 5)
-      .concat([String(document.documentElement.scrollWidth)])
-  : []"""
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +61,7 @@ def test_a_page_is_accessible_in_both_themes_and_narrow(shared: Tab, place: Plac
     shared.page.emulate_media(color_scheme="light")
     shared.page.set_viewport_size(NARROW)
     try:
-        # Charts are drawn anew a moment after their place has changed.
-        shared.page.wait_for_function(f"() => ({OVERFLOWING})().length === 0", timeout=FITTING_MS)
-    except sync_api.TimeoutError:
-        pytest.fail(f"wider than the screen: {shared.page.evaluate(OVERFLOWING)}")
+        shared.check_fits()
     finally:
         shared.page.set_viewport_size(WIDE)
 

@@ -83,7 +83,7 @@ def test_an_alarm_comes_first(core: Path) -> None:
     assert found[0]["text"].startswith("The memory alarm is on: 100 B of 100 B are used.")
     assert found[1]["subject"]["name"] == "One publisher"
     assert found[1]["text"].startswith("is blocked: the broker reads nothing of it")
-    assert found[2]["text"] == "Disk runs low: 150 B are free, 100 B have to be."
+    assert found[2]["text"] == "Disk runs low: 150 B are free, at least 100 B are needed."
     assert found[3]["text"] == "is paused; 4 messages wait."
 
 

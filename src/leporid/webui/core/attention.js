@@ -60,7 +60,8 @@ function ofNode(node, live) {
       `Memory is at ${percent(memory)} of its limit: ${used}. At the limit publishers are blocked.`,
       "Look at the longest queues, and at who does not read."));
   }
-  const free = `${bytes(node.disk_free)} are free, ${bytes(node.disk_free_limit)} have to be`;
+  const needed = bytes(node.disk_free_limit);
+  const free = `${bytes(node.disk_free)} are free, at least ${needed} are needed`;
   if (node.disk_free_alarm) {
     found.push(finding("bad", null, `The disk alarm is on: ${free}. Publishers are blocked.`,
       "Free disk: consume, purge, or shorten what streams keep."));

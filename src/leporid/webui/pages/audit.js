@@ -22,6 +22,7 @@ const COLUMNS = [
   {
     name: "user",
     title: "User",
+    under: true,
     cell: (row) =>
       row.user === null
         ? html`<span class="soft" title="The login was refused, or there was none.">nobody</span>`
@@ -30,11 +31,12 @@ const COLUMNS = [
   {
     name: "path",
     title: "Did",
-    cell: (row) => html`<code>${row.method}</code> <code class="name">${plain(row.path)}</code>`,
+    cell: (row) => html`<code class="name">${row.method} ${plain(row.path)}</code>`,
   },
   {
     name: "outcome",
     title: "Outcome",
+    under: true,
     cell: (row) => html`<span class=${`state ${KINDS[row.outcome] ?? ""}`}
       title=${`HTTP ${row.status}`}>${row.outcome}</span>`,
   },

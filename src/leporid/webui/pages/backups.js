@@ -45,7 +45,7 @@ export default function Backups() {
     ${outcome.shown} ${error && html`<${Notice} kind="bad">${error.message}<//>`}
     <section class="box">
       <${Form} inline onSubmit=${make} submit="Make a backup" why=${why}>
-        <${Field} label="Name" name="name" value=${name} onInput=${setName} required
+        <${Field} label="Name" name="name" size="30" value=${name} onInput=${setName} required
           autocomplete="off" spellcheck=${false} />
       <//>
     </section>

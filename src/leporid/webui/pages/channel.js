@@ -56,7 +56,7 @@ export default function Channel({ parts, query }) {
       ]}
     />
     <${HistoryCharts} of=${{ kind: "channel", name }} query=${query} charts=${CHARTS} />
-    <section class="box">
+    <div class="aside"><section class="box">
       <h2>Facts</h2>
       <${Key}
         rows=${[
@@ -78,6 +78,6 @@ export default function Channel({ parts, query }) {
     <section class="stack">
       <h2>Consumers</h2>
       <${ConsumerTable} consumers=${found.consumer_details ?? []} of="channel" />
-    </section>
+    </section></div>
   <//>`;
 }

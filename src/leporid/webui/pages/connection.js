@@ -43,7 +43,8 @@ function Blocked({ user }) {
     node?.mem_alarm &&
       `memory: ${bytes(node.mem_used)} are used, and the limit is ${bytes(node.mem_limit)}`,
     node?.disk_free_alarm &&
-      `disk: ${bytes(node.disk_free)} are free, and ${bytes(node.disk_free_limit)} have to be`,
+      `disk: ${bytes(node.disk_free)} are free, and ` +
+        `at least ${bytes(node.disk_free_limit)} are needed`,
   ].filter(Boolean);
   return html`<${Notice} kind="warn">
     <strong>This connection is blocked:</strong> it has published, and the broker reads nothing more

@@ -45,7 +45,7 @@ function columnsOf(vhost) {
       title: "Name",
       sort: true,
       cell: (row) =>
-        html`<a class="name" href=${href(["connections", row.name])}>${row.name}</a>
+        html`<a class="name ends" href=${href(["connections", row.name])}>${row.name}</a>
           ${row.user_provided_name &&
           html`<div class="soft name">${row.user_provided_name}</div>`}`,
     },
@@ -54,16 +54,17 @@ function columnsOf(vhost) {
       name: "user",
       title: "User",
       sort: true,
+      under: true,
       cell: (row) => html`<a class="name" href=${href(["users", row.user])}>${row.user}</a>`,
     },
     {
       name: "state",
       title: "State",
       sort: true,
-      cell: (row) => html`<${ConnectionState} state=${row.state} />`,
+      cell: (row) => html`<${ConnectionState} state=${row.state} />${row.ssl &&
+        html` <span class="badge">TLS</span>`}`,
     },
-    { name: "ssl", title: "TLS", sort: true, wide: true, cell: (row) => (row.ssl ? "yes" : "no") },
-    countColumn("channels", "Channels"),
+    { ...countColumn("channels", "Channels"), wide: true },
     octetsColumn("recv_oct", "From client"),
     octetsColumn("send_oct", "To client"),
     { name: "client", title: "Client", wide: true, cell: client },
@@ -71,6 +72,7 @@ function columnsOf(vhost) {
       name: "connected_at",
       title: "Since",
       sort: true,
+      wide: true,
       cell: (row) => html`<span class="moment">${moment(row.connected_at)}</span>`,
     },
   ];

@@ -55,18 +55,18 @@ function Deaths({ rows, rates, vhost, charted }) {
   const columns = [
     { name: "queue", title: "Died in", cell: (row) => html`<a class="name"
       href=${href(["queues", vhost, row.queue])}>${row.queue}</a>` },
-    { name: "reason", title: "Reason",
+    { name: "reason", title: "Reason", under: true,
       cell: (row) => html`<span class="badge">${row.reason}</span>` },
-    { name: "exchange", title: "Sent to", cell: (row) => html`<a class="name"
+    { name: "exchange", title: "Sent to", wide: true, cell: (row) => html`<a class="name"
       href=${href(["exchanges", vhost, row.exchange])}>${row.exchange}</a>` },
-    { name: "routing_key", title: "With key", cell: (row) => (row.routing_key === null
+    { name: "routing_key", title: "With key", wide: true, cell: (row) => (row.routing_key === null
       ? html`<span class="soft">its own</span>`
       : html`<span class="name">${row.routing_key}</span>`) },
-    { name: "messages", title: "Since the start", align: "right",
+    { name: "messages", title: "In all", hint: "Since the broker started", align: "right",
       cell: (row) => count(row.messages) },
     { name: "rate", title: "Now", align: "right", value: (row) => rates.get(keyOf(row)) ?? 0,
       cell: (row) => rate(rates.get(keyOf(row)) ?? 0) },
-    { name: "dropped", title: "Came to no queue", align: "right",
+    { name: "dropped", title: "Came to no queue", align: "right", wide: true,
       cell: (row) => html`<span class=${row.dropped ? "state bad" : "soft"}>${count(row.dropped)}
       </span>` },
     { name: "chart", title: "", sort: false, label: "Chart", cell: (row) => html`<${Button}
@@ -93,7 +93,7 @@ function Holders({ vhost, rows, box }) {
     .filter((name) => name !== "amq.default" && name !== "(others)");
   const queues = new Set(targets
     .filter(([exchange, key]) => exchange === "amq.default" && key).map(([, key]) => key));
-  return html`<div class="row">
+  return html`<div class="row holders">
     ${[...queues].map((name) => html`<${Holder} key=${name} name=${name} box=${box} />`)}
     ${exchanges.slice(0, 8).map((name) => html`<${Bound} key=${name} vhost=${vhost} exchange=${name}
       box=${box} />`)}

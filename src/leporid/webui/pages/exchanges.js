@@ -24,7 +24,12 @@ function columnsOf(vhost) {
     },
     ...vhostColumn(vhost),
     { name: "type", title: "Type", sort: true },
-    { name: "features", title: "Features", cell: (row) => html`<${Badges} object=${row} />` },
+    {
+      name: "features",
+      title: "Features",
+      wide: true,
+      cell: (row) => html`<${Badges} object=${row} />`,
+    },
     rateColumn("publish_in", "In", "Messages that were published to it"),
     rateColumn("publish_out", "Out", "Messages that it gave to queues and exchanges"),
   ];

@@ -20,7 +20,7 @@ const COLUMNS = [
     cell: (row) => html`<a class="name" href=${href(["filter-classes", row.name])}
       >${row.name}</a>`,
   },
-  { name: "version", title: "Version", align: "right" },
+  { name: "version", title: "Version", align: "right", wide: true },
   {
     name: "state",
     title: "State",

@@ -67,7 +67,7 @@ function OneKind({ kind, about, why, outcome }) {
       title: about.of,
       cell: (row) => html`<a class="name" href=${href([about.page, row.of])}>${row.of}</a>`,
     },
-    { name: "limit", title: "Limit" },
+    { name: "limit", title: "Limit", under: true },
     {
       name: "value",
       title: "Value",

@@ -94,7 +94,7 @@ function Resources({ node, live }) {
     <${Meter} label="Memory" share=${share} level=${levelOf(share, node?.mem_alarm)}
       text=${`${bytes(memory.used)} of ${bytes(memory.limit)}`} />
     <${Meter} label="Disk" share=${short} level=${levelOf(short, node?.disk_free_alarm)}
-      text=${`${bytes(disk.free)} free, ${bytes(disk.limit)} have to be`} />
+      text=${`${bytes(disk.free)} free, at least ${bytes(disk.limit)} needed`} />
     ${node &&
     html`<${Meter} label="Connections" share=${node.sockets_used / node.sockets_total}
       level=${levelOf(node.sockets_used / node.sockets_total)}

@@ -32,6 +32,7 @@ const READERS = [
     name: "stream",
     title: "Stream",
     sort: true,
+    under: true,
     cell: (row) => html`<a class="name" href=${href(["streams", row.vhost, row.stream],
       row.partition ? { partition: row.partition } : {})}>${row.stream}</a>`,
   },
@@ -39,7 +40,7 @@ const READERS = [
     name: "vhost",
     title: "Virtual host",
     sort: true,
-    wide: true,
+    under: true,
     cell: (row) => html`<span class="name">${row.vhost}</span>`,
   },
   { name: "partition", title: "Partition", sort: true, align: "right", wide: true },
@@ -47,6 +48,7 @@ const READERS = [
     name: "user",
     title: "User",
     sort: true,
+    under: true,
     cell: (row) =>
       row.user
         ? html`<span class="name">${row.user}</span>`

@@ -36,7 +36,8 @@ export default function Policy({ parts, query }) {
   );
   return html`<${Page} title=${title}
     head=${isNew ? title : html`${operator ? "Operator policy" : "Policy"}${" "}
-      <span class="name">${name}</span>`}
+      <span class="name">${name}</span> <span class="crumb">in
+      ${" "}<span class="name">${vhost}</span></span>`}
     ...${isNew ? NEW_LINES(kind) : linesOf(kind, data, vhost, name)}>
     ${error && html`<${Missing} error=${error} kind=${kind} name=${name} />`}
     ${policy &&

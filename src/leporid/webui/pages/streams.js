@@ -17,19 +17,27 @@ const SHOWS = {
 };
 
 const streamLink = (row, name) => html`
-  <a href=${href(["streams", row.vhost, name])}>${name}</a>`;
+  <a class="name" href=${href(["streams", row.vhost, name])}>${name}</a>`;
+const named = (text) => html`<span class="name">${text}</span>`;
+const VHOST = {
+  name: "vhost", title: "Virtual host", sort: "vhost", under: true, cell: (row) => named(row.vhost),
+};
+const STREAM = {
+  name: "stream", title: "Stream", sort: "stream", under: true,
+  cell: (row) => streamLink(row, row.stream),
+};
 
 const COLUMNS = {
   streams: [
     { name: "name", title: "Stream", sort: "name", cell: (row) => streamLink(row, row.name) },
-    { name: "vhost", title: "Virtual host", sort: "vhost", cell: (row) => row.vhost },
+    VHOST,
     {
-      name: "state", title: "State", sort: "state",
+      name: "state", title: "State", sort: "state", wide: true,
       cell: (row) => html`<span class=${row.state === "paused" ? "warn" : ""}>${row.state}</span>`,
     },
     number("messages", "Messages", count),
     number("bytes", "Size", bytes),
-    number("first", "First", count),
+    { ...number("first", "First", count), wide: true },
     number("end", "End", count),
     number("first_timestamp_ms", "Oldest", (ms) => (ms ? age(Date.now() - ms) : "")),
     number("last_timestamp_ms", "Newest", (ms) => (ms ? age(Date.now() - ms) : "")),
@@ -37,9 +45,9 @@ const COLUMNS = {
     number("readers", "Readers", count),
   ],
   readers: [
-    { name: "reader", title: "Reader", sort: "reader", cell: (row) => row.reader },
-    { name: "stream", title: "Stream", sort: "stream", cell: (row) => streamLink(row, row.stream) },
-    { name: "vhost", title: "Virtual host", sort: "vhost", cell: (row) => row.vhost },
+    { name: "reader", title: "Reader", sort: "reader", cell: (row) => named(row.reader) },
+    STREAM,
+    VHOST,
     number("offset", "Read up to", count),
     number("end", "End", count),
     number("lag", "Lag", count),
@@ -47,9 +55,9 @@ const COLUMNS = {
     number("skipped_messages", "Missed", count),
   ],
   groups: [
-    { name: "group", title: "Group", sort: "group", cell: (row) => row.group },
-    { name: "stream", title: "Stream", sort: "stream", cell: (row) => streamLink(row, row.stream) },
-    { name: "vhost", title: "Virtual host", sort: "vhost", cell: (row) => row.vhost },
+    { name: "group", title: "Group", sort: "group", cell: (row) => named(row.group) },
+    STREAM,
+    VHOST,
     number("members", "Members", count),
     number("partitions", "Partitions", count),
     number("retrying", "Retrying", count),

@@ -28,6 +28,7 @@ const COLUMNS = [
   {
     name: "password_hash",
     title: "Password",
+    wide: true,
     cell: (user) =>
       user.password_hash
         ? html`<span class="soft">${algorithm(user.hashing_algorithm)}</span>`

@@ -68,9 +68,9 @@ export default function Vhost({ parts, query }) {
     ${data &&
     html`<${Numbers} vhost=${data} />
       <${HistoryCharts} of=${{ kind: "vhost", name }} query=${query} charts=${CHARTS} />
-      <${Facts} vhost=${data} />
+      <div class="columns"><${Facts} vhost=${data} />
       <${Limits} path=${["vhost-limits", name]} limits=${LIMITS} why=${why}
-        values=${limits.data?.[0]?.value} onDone=${done} />
+        values=${limits.data?.[0]?.value} onDone=${done} /></div>
       <${PermissionList} of=${{ vhost: name }} why=${why} onSaid=${outcome.say} />
       <${TopicPermissions} of=${{ vhost: name }} why=${why} onSaid=${outcome.say} />
       <${Edit} open=${open === "edit"} vhost=${data} onClose=${close} onDone=${done} />
@@ -141,7 +141,7 @@ function Numbers({ vhost }) {
 function Facts({ vhost }) {
   const { name } = vhost;
   const of = (page, title) => html`<a href=${href([page], { vhost: name })}>${title}</a>`;
-  return html`<section class="box"><dl class="key">
+  return html`<section class="box"><h2>Facts</h2><dl class="key">
     <dt>Description</dt><dd>${vhost.description || "–"}</dd>
     <dt>Tags</dt><dd><${TagLabels} tags=${vhost.tags} /></dd>
     <dt>Default queue type</dt>

@@ -43,6 +43,7 @@ export function vhostColumn(vhost) {
           name: "vhost",
           title: "Virtual host",
           sort: true,
+          under: true,
           cell: (row) => html`<span class="name">${row.vhost}</span>`,
         },
       ]

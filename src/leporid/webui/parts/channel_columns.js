@@ -26,24 +26,27 @@ export function channelColumns({ vhost = "", ofConnection = false } = {}) {
       title: "Channel",
       sort: ofConnection ? "number" : "name",
       cell: (row) =>
-        html`<a class="name" href=${href(["channels", row.name])}>${ofConnection
-          ? `Channel ${row.number}`
-          : row.name}</a>`,
+        html`<a class=${ofConnection ? "name" : "name ends"} href=${href(["channels", row.name])}
+          >${ofConnection ? `Channel ${row.number}` : row.name}</a>`,
     },
     ...(ofConnection ? [] : vhostColumn(vhost)),
     ...(ofConnection
       ? []
       : [{
-          name: "user", title: "User", sort: true,
+          name: "user", title: "User", sort: true, under: true,
           cell: (row) => html`<span class="name">${row.user}</span>`,
         }]),
-    { name: "mode", title: "Mode", cell: mode },
+    { name: "mode", title: "Mode", wide: true, cell: mode },
     {
-      name: "prefetch_count", title: "Prefetch", sort: true, align: "right", cell: prefetch,
+      name: "prefetch_count", title: "Prefetch", sort: true, align: "right", wide: true,
+      cell: prefetch,
     },
-    countColumn("consumer_count", "Consumers"),
+    { ...countColumn("consumer_count", "Consumers"), wide: true },
     countColumn("messages_unacknowledged", "Unacked", "Delivered and not settled"),
-    countColumn("messages_unconfirmed", "Unconfirmed", "Published and not confirmed"),
+    {
+      ...countColumn("messages_unconfirmed", "Unconfirmed", "Published and not confirmed"),
+      wide: true,
+    },
     rateColumn("publish", "Publish"),
     rateColumn("deliver_get", "Deliver"),
     rateColumn("ack", "Ack"),

@@ -36,7 +36,11 @@ const COUNT_STEPS = Array.from({ length: 13 }, (_, power) =>
 const TIME_STEPS = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400,
 ];
-const STEPS = { bytes: BYTE_STEPS, octets: BYTE_STEPS, count: COUNT_STEPS };
+/** Of the axes for rates and durations, whose numbers are written with one decimal. */
+const TENTH_STEPS = [0.1, 0.2, 0.5, ...COUNT_STEPS];
+const STEPS = {
+  bytes: BYTE_STEPS, octets: BYTE_STEPS, count: COUNT_STEPS, rate: TENTH_STEPS, ms: TENTH_STEPS,
+};
 /** Units whose numbers take more room at the axis. */
 const WIDE_UNITS = ["bytes", "octets", "ms"];
 
@@ -176,6 +180,8 @@ export function Chart({ title, times, series, range, onRange, height = 180 }) {
     setHidden((before) =>
       before.includes(name) ? before.filter((each) => each !== name) : [...before, name],
     );
+  // A line needs two values; a rate begins with the second sample.
+  const isNone = series.every(({ values }) => values.filter((each) => each !== null).length < 2);
   const said = series
     .map((each) => `${each.label} ${written(each.unit)(each.values[times.length - 1])}`)
     .join(", ");
@@ -201,9 +207,10 @@ export function Chart({ title, times, series, range, onRange, height = 180 }) {
     </figcaption>
     ${asTable
       ? html`<${Values} title=${title} times=${times} series=${series} />`
-      : html`<div class="chart-box" role="img" aria-label=${`${title}: ${said}`}>
+      : html`<div class=${isNone ? "chart-box is-none" : "chart-box"} role="img"
+          aria-label=${`${title}: ${said}`}>
           <${Plot} times=${times} series=${drawn} height=${height} onCursor=${setCursor} />
-          ${times.length < 2 && html`<p class="chart-none">The first samples are on their way.</p>`}
+          ${isNone && html`<p class="chart-none">The first samples are on their way.</p>`}
         </div>`}
     <ul class="legend">
       ${drawn.map(

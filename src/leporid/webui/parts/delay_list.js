@@ -68,16 +68,17 @@ export function DelayList({ vhost, exchange, exchanges, stretch, onExchange, onW
 
 function columnsOf(show, cancel) {
   return [
-    { name: "due_ms", title: "Due in",
-      cell: (row) => duration(Math.max(0, row.due_ms - Date.now())) },
-    { name: "at", title: "Due at", value: (row) => row.due_ms,
+    { name: "due_ms", title: "Due in", cell: (row) => html`<span class="nowrap">${
+      duration(Math.max(0, row.due_ms - Date.now()))}</span>` },
+    { name: "at", title: "Due at", wide: true, value: (row) => row.due_ms,
       cell: (row) => html`<span class="nowrap">${moment(row.due_ms)}</span>` },
-    { name: "routing_key", title: "Routing key",
+    { name: "routing_key", title: "Routing key", wide: true,
       cell: (row) => html`<span class="name">${row.routing_key}</span>` },
     { name: "message_id", title: "Message id",
       cell: (row) => html`<span class="name">${row.message_id ?? ""}</span>` },
-    { name: "body_bytes", title: "Body", align: "right", cell: (row) => bytes(row.body_bytes) },
-    { name: "came_ms", title: "Came", cell: (row) => html`<span class="nowrap">${
+    { name: "body_bytes", title: "Body", align: "right", wide: true,
+      cell: (row) => bytes(row.body_bytes) },
+    { name: "came_ms", title: "Came", wide: true, cell: (row) => html`<span class="nowrap">${
       moment(row.came_ms)}</span>` },
     { name: "act", title: "", label: "Actions", cell: (row) => html`<span class="row">
       <${Button} onClick=${() => show(row)} label=${`Look at ${row.id}`}>Look<//>

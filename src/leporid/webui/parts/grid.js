@@ -3,7 +3,7 @@
    Must not ask the broker anything: lists of what may be many are `list.js`. */
 
 import { html, useMemo, useState } from "../core/html.js";
-import { HeadCell, cellClass } from "./head_cell.js";
+import { HeadCell, cells } from "./head_cell.js";
 
 function compare(left, right) {
   if (typeof left === "number" && typeof right === "number") {
@@ -15,7 +15,8 @@ function compare(left, right) {
 /**
  * @param {object} props
  * @param {object[]} props.rows
- * @param {object[]} props.columns {name, title, cell?, align?, value?: row => what it sorts by}.
+ * @param {object[]} props.columns {name, title, cell?, align?, value?: row => what it sorts by};
+ *   `wide` and `under` as in `list.js`.
  * @param {any} props.empty shown without rows.
  * @param {function(object): string} [props.rowKey]
  * @param {string} props.caption what the table is, for screen readers.
@@ -52,12 +53,7 @@ export function Grid({ rows, columns, empty, rowKey, caption }) {
         ${sorted.map(
           (row, at) =>
             html`<tr key=${rowKey ? rowKey(row) : at}>
-              ${columns.map(
-                (each) =>
-                  html`<td key=${each.name} class=${cellClass(each)}>${each.cell
-                    ? each.cell(row)
-                    : row[each.name]}</td>`,
-              )}
+              ${cells(columns, row)}
             </tr>`,
         )}
       </tbody>

@@ -6,7 +6,7 @@ import { useData } from "../core/data.js";
 import { count } from "../core/format.js";
 import { html, useEffect, useRef, useState } from "../core/html.js";
 import { setQuery, useRoute } from "../core/route.js";
-import { HeadCell, cellClass } from "./head_cell.js";
+import { HeadCell, cells } from "./head_cell.js";
 import { Notice } from "./notice.js";
 
 const SIZES = ["25", "50", "100", "250", "500"];
@@ -16,9 +16,10 @@ const TYPING_MS = 250;
 /**
  * @param {object} props
  * @param {string[]} props.path the route of the list.
- * @param {{name: string, title: string, sort?: boolean|string, align?: string, wide?: boolean,
- *   cell?: function(object): any}[]} props.columns `sort`: the field to sort by; true: `name`.
- *   `wide`: not shown on narrow screens.
+ * @param {{name: string, title: string, sort?: boolean|string, align?: string,
+ *   wide?: boolean, under?: boolean, cell?: function(object): any}[]} props.columns
+ *   `sort`: the field to sort by; true: `name`.
+ *   `wide`: not shown on narrow screens; `under`: shown there below the first column.
  * @param {object} [props.query] more parameters of the route.
  * @param {boolean} [props.filterable] whether names can be searched.
  * @param {string} [props.search] what the field for that is called.
@@ -109,12 +110,7 @@ export function List({
               ${rows.map(
                 (row) =>
                   html`<tr key=${rowKey(row)}>
-                    ${columns.map(
-                      (each) =>
-                        html`<td key=${each.name} class=${cellClass(each)}>${each.cell
-                          ? each.cell(row)
-                          : row[each.name]}</td>`,
-                    )}
+                    ${cells(columns, row)}
                   </tr>`,
               )}
               ${none &&

@@ -38,7 +38,7 @@ export function MessageRows({
       <thead><tr>
         <th scope="col">${placeTitle}</th><th scope="col">Came</th>
         ${columns.map((one) => html`<th scope="col" key=${one.name}>${one.title}</th>`)}
-        <th scope="col">Routing key</th><th scope="col">Body</th>
+        <th scope="col" class="wide-only">Routing key</th><th scope="col">Body</th>
       </tr></thead>
       <tbody>
         ${messages.map((message) => html`
@@ -48,7 +48,7 @@ export function MessageRows({
               ${count(message.offset)}</button></td>
             <td class="nowrap">${moment(message.timestamp_ms)}</td>
             ${columns.map((one) => html`<td key=${one.name}>${one.cell(message)}</td>`)}
-            <td class="routing"><span class="name">${message.routing_key}</span></td>
+            <td class="routing wide-only"><span class="name">${message.routing_key}</span></td>
             <td class="preview" onClick=${() => toggle(message.offset)}>
               <code>${previewOf(message)}</code></td>
           </tr>

@@ -76,6 +76,7 @@ function pattern(name, title) {
     name,
     title,
     sort: true,
+    under: true,
     cell: (row) =>
       row[name] ? html`<code>${row[name]}</code>` : html`<span class="soft">nothing</span>`,
   };

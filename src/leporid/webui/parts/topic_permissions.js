@@ -34,8 +34,8 @@ export function TopicPermissions({ of, why, onSaid }) {
       ? { name: "vhost", title: "Virtual host", sort: true, cell: (row) => named(row.vhost) }
       : { name: "user", title: "User", sort: true, cell: (row) => named(row.user) },
     { name: "exchange", title: "Exchange", sort: true, cell: (row) => named(row.exchange) },
-    { name: "write", title: "Publish with", cell: (row) => code(row.write) },
-    { name: "read", title: "Bind with", cell: (row) => code(row.read) },
+    { name: "write", title: "Publish with", under: true, cell: (row) => code(row.write) },
+    { name: "read", title: "Bind with", under: true, cell: (row) => code(row.read) },
     {
       name: "change",
       title: "",

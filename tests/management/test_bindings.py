@@ -102,6 +102,20 @@ async def test_a_bindings_life(client: httpx.AsyncClient, key: str, location: st
     assert await asked(client, "GET", URL) == (200, [])
 
 
+async def test_a_name_is_that_of_the_other_end(world: World, client: httpx.AsyncClient):
+    queue_of(world, "late")
+    await bound(client, routing_key="k")
+    await bound(client, URL.removesuffix("q") + "late", routing_key="k")
+    page = "?page=1&name=LAT"
+    for source in ("amq.topic", "amq.default"):
+        path = f"/api/exchanges/%2F/{source}/bindings/source{page}"
+        _, found = await asked(client, "GET", path)
+        assert [each["destination"] for each in found["items"]] == ["late"]
+        assert (found["filtered_count"], found["total_count"]) == (1, 2)
+    _, found = await asked(client, "GET", "/api/queues/%2F/q/bindings?page=1&name=topic")
+    assert [each["source"] for each in found["items"]] == ["amq.topic"]
+
+
 async def test_a_key_that_a_client_has_not_quoted(client: httpx.AsyncClient):
     await bound(client, routing_key="a.*")
     assert (await asked(client, "GET", f"{URL}/a.*"))[0] == 200

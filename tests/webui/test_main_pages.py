@@ -164,6 +164,7 @@ def test_an_exchange_is_declared_bound_published_to_and_deleted(tab: Tab, hands:
     hands.type(tab.field("Routing key"), "k")
     hands.press(tab.button("Bind"))
     expect(tab.row(to).first).to_be_visible()
+    expect(tab.page.locator(".list-count").first).to_have_text("1 in all")
     tab.go("exchanges", "/", name, tab="publish")
     hands.type(tab.field("Routing key"), "k")
     hands.type(tab.field("Body"), "hello")

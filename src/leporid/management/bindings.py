@@ -51,7 +51,9 @@ class BindingRoutes:
         self._around = around
         table: Table[tuple[str, Binding]] = Table({}, (), lambda each: shown_binding(*each))
         self._table = table
+        # Of the bindings from one exchange, a name that is searched for is that of the other end.
         self._lists = Lists(around, table, lambda each: each[1].source)
+        self._outgoing = Lists(around, table, lambda each: each[1].destination)
 
     # ------------------------------------------------------------- lists
 
@@ -75,9 +77,10 @@ class BindingRoutes:
         """GET /api/exchanges/{vhost}/{exchange}/bindings/source."""
         user, vhost, exchange = await self._exchange(request)
         if exchange.name == DEFAULT_EXCHANGE:
-            return await self._list(request, user, default_bindings(vhost), vhost.queue_count)
+            default = default_bindings(vhost)
+            return await self._outgoing.answer(request, user, default, vhost.queue_count)
         found = exchange.outgoing
-        return await self._list(request, user, _in(vhost, found), len(found))
+        return await self._outgoing.answer(request, user, _in(vhost, found), len(found))
 
     async def to_exchange(self, request: Request) -> Response:
         """GET /api/exchanges/{vhost}/{exchange}/bindings/destination."""

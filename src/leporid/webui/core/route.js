@@ -89,3 +89,10 @@ export function setQuery(values, { replace = false } = {}) {
   const { parts, query } = read();
   go(parts, { ...query, ...values }, { replace });
 }
+
+const DEFAULT_EXCHANGE = "amq.default";
+
+/** What an address has in place of the default exchange's name, which is empty. */
+export function exchangeSegment(name) {
+  return name === "" ? DEFAULT_EXCHANGE : name;
+}

@@ -47,7 +47,7 @@ function columnsOf(vhost) {
       cell: (row) =>
         html`<a class="name ends" href=${href(["connections", row.name])}>${row.name}</a>
           ${row.user_provided_name &&
-          html`<div class="soft name">${row.user_provided_name}</div>`}`,
+          html`<div class="soft"><span class="name">${row.user_provided_name}</span></div>`}`,
     },
     ...vhostColumn(vhost),
     {

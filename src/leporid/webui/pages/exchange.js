@@ -11,7 +11,7 @@ import { statCount, statRate } from "../core/stats.js";
 import { ArgumentTable } from "../parts/arguments.js";
 import { Badges } from "../parts/badges.js";
 import { BindForm } from "../parts/bind_form.js";
-import { BindingTable } from "../parts/bindings.js";
+import { BindingList } from "../parts/bindings.js";
 import { Button } from "../parts/button.js";
 import { Confirm } from "../parts/confirm.js";
 import { Empty } from "../parts/empty.js";
@@ -25,7 +25,6 @@ import { PublishForm } from "../parts/publish.js";
 import { Tabs } from "../parts/tabs.js";
 
 const EVERY_MS = 5000;
-const BINDINGS_EVERY_MS = 10_000;
 const topology = () => import("../parts/topology.js").then((module) => module.TopologyGraph);
 
 const CHARTS = [
@@ -43,35 +42,26 @@ function Overview({ vhost, name, query }) {
 }
 
 function Bindings({ path, vhost, name }) {
-  const out = useData([...path, "bindings", "source"], {}, { every: BINDINGS_EVERY_MS });
-  const into = useData([...path, "bindings", "destination"], {}, { every: BINDINGS_EVERY_MS });
-  const isDefault = name === "amq.default";
-  const changed = () => {
-    out.reload();
-    into.reload();
-  };
+  const [version, setVersion] = useState(0);
+  const changed = () => setVersion((before) => before + 1);
   return html`<div class="stack">
     <section class="stack">
-      <h2>From this exchange${out.data && ` (${count(out.data.length)})`}</h2>
-      ${out.error && html`<${Notice} kind="bad">${out.error.message}<//>`}
-      ${out.data &&
-      html`<${BindingTable} bindings=${out.data} shows="destination" onChange=${changed}
-        caption="Bindings from this exchange"
+      <h2>From this exchange</h2>
+      <${BindingList} path=${[...path, "bindings", "source"]} shows="destination" prefix="out-"
+        version=${version} onChange=${changed} caption="Bindings from this exchange"
         empty=${html`<${Empty} title="No bindings">
-          Messages that come here go nowhere until a queue is bound.<//>`} />`}
+          Messages that come here go nowhere until a queue is bound.<//>`} />
     </section>
-    ${!isDefault &&
+    ${name !== "amq.default" &&
     html`<section class="box">
         <h2>Bind from here</h2>
         <${BindForm} vhost=${vhost} source=${name} onDone=${changed} />
       </section>
       <section class="stack">
-        <h2>To this exchange${into.data && ` (${count(into.data.length)})`}</h2>
-        ${into.error && html`<${Notice} kind="bad">${into.error.message}<//>`}
-        ${into.data &&
-        html`<${BindingTable} bindings=${into.data} shows="source" onChange=${changed}
-          caption="Bindings to this exchange"
-          empty=${html`<${Empty} title="No other exchange is bound to this one" />`} />`}
+        <h2>To this exchange</h2>
+        <${BindingList} path=${[...path, "bindings", "destination"]} shows="source" prefix="in-"
+          version=${version} onChange=${changed} caption="Bindings to this exchange"
+          empty=${html`<${Empty} title="No other exchange is bound to this one" />`} />
       </section>`}
   </div>`;
 }

@@ -1,10 +1,9 @@
 /* Exchanges: the list, and declaring one. */
 
 import { html, useState } from "../core/html.js";
-import { go, href } from "../core/route.js";
+import { exchangeSegment, go, href } from "../core/route.js";
 import { useVhost } from "../core/vhost.js";
 import { Badges } from "../parts/badges.js";
-import { exchangeSegment } from "../parts/bindings.js";
 import { Button } from "../parts/button.js";
 import { rateColumn, vhostColumn } from "../parts/cells.js";
 import { DeclareExchange } from "../parts/declare_exchange.js";

@@ -4,8 +4,8 @@ import { objectIn } from "../core/arguments.js";
 import { post } from "../core/api.js";
 import { addBinding } from "../core/commands.js";
 import { html, useState } from "../core/html.js";
+import { exchangeSegment } from "../core/route.js";
 import { useReasonNotTo } from "../core/session.js";
-import { exchangeSegment } from "./bindings.js";
 import { Field, Form } from "./form.js";
 import { Same } from "./page.js";
 

@@ -1,23 +1,18 @@
-/* A table of bindings, into an object or out of it, with unbinding.
+/* The list of bindings into an object or out of it, with unbinding.
 
    Must not know which object's page it is on. */
 
 import { remove } from "../core/api.js";
 import { html, useState } from "../core/html.js";
 import { reasonNotTo } from "../core/rights.js";
-import { href } from "../core/route.js";
+import { exchangeSegment, href } from "../core/route.js";
 import { useUser } from "../core/session.js";
 import { Button } from "./button.js";
 import { Confirm } from "./confirm.js";
 import { Empty } from "./empty.js";
-import { Grid } from "./grid.js";
+import { List } from "./list.js";
 
-const DEFAULT = "amq.default";
-
-/** What a route has in place of the default exchange's name, which is empty. */
-export function exchangeSegment(name) {
-  return name === "" ? DEFAULT : name;
-}
+const EVERY_MS = 10_000;
 
 function End({ vhost, kind, name }) {
   if (kind === "exchange") {
@@ -45,13 +40,17 @@ export function Arguments({ values }) {
 
 /**
  * @param {object} props
- * @param {object[]} props.bindings as the API lists them.
+ * @param {string[]} props.path the route of the list.
  * @param {"source"|"destination"} props.shows which end stands in the table: the other is the
  *   object of this page.
- * @param {function} [props.onChange] called after a binding was removed.
+ * @param {number} props.version asks again when it changes.
+ * @param {function} props.onChange called after a binding was removed.
  * @param {any} [props.empty]
+ * @param {string} [props.prefix] as of List.
  */
-export function BindingTable({ bindings, shows, onChange, empty, caption = "Bindings" }) {
+export function BindingList({
+  path, shows, version, onChange, empty, caption = "Bindings", prefix = "",
+}) {
   const [leaving, setLeaving] = useState(null);
   const user = useUser();
   const whyNot = (row) =>
@@ -64,11 +63,13 @@ export function BindingTable({ bindings, shows, onChange, empty, caption = "Bind
       ? {
           name: "source",
           title: "From",
+          sort: true,
           cell: (row) => html`<${End} vhost=${row.vhost} kind="exchange" name=${row.source} />`,
         }
       : {
           name: "destination",
           title: "To",
+          sort: true,
           cell: (row) =>
             html`<${End} vhost=${row.vhost} kind=${row.destination_type} name=${row.destination} />
               ${row.destination_type === "exchange" && html` <span class="soft">exchange</span>`}`,
@@ -76,12 +77,14 @@ export function BindingTable({ bindings, shows, onChange, empty, caption = "Bind
     {
       name: "routing_key",
       title: "Routing key",
+      sort: true,
+      under: true,
       cell: (row) => html`<span class="name">${row.routing_key}</span>`,
     },
     {
       name: "arguments",
       title: "Arguments",
-      sort: false,
+      under: true,
       cell: (row) => html`<${Arguments} values=${row.arguments} />`,
     },
     {
@@ -102,7 +105,8 @@ export function BindingTable({ bindings, shows, onChange, empty, caption = "Bind
     await remove(["bindings", vhost, "e", source, kind, destination, properties]);
     onChange?.();
   };
-  return html`<${Grid} rows=${bindings} columns=${columns} rowKey=${key} caption=${caption}
+  return html`<${List} path=${path} columns=${columns} rowKey=${key} caption=${caption}
+      every=${EVERY_MS} version=${version} prefix=${prefix}
       empty=${empty ?? html`<${Empty} title="No bindings" />`} />
     <${Confirm} open=${leaving !== null} title="Remove this binding" danger=${true} yes="Unbind"
       what=${leaving &&

@@ -5,8 +5,7 @@
 
 import { get } from "../core/api.js";
 import { html, useEffect, useRef, useState } from "../core/html.js";
-import { go } from "../core/route.js";
-import { exchangeSegment } from "./bindings.js";
+import { exchangeSegment, go } from "../core/route.js";
 
 const TYPING_MS = 150;
 const EACH = 8;

@@ -157,6 +157,26 @@ def test_what_was_looked_at_least_recently_goes(
     assert repr(clocked.histories) == "<Histories of 2 objects>"
 
 
+def test_a_list_ends_no_history_that_was_looked_at(
+    world: World, clocked: Clocked, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "OBJECTS_MAX", 2)
+    queues = {name: declared(world, name) for name in "abcd"}
+    keys = {name: Key("queue", "/", name) for name in "abcd"}
+    looked = clocked.histories.look(keys["a"], queues["a"], "ann")
+    listed = {
+        name: clocked.histories.glance(keys[name], queue, "bob") for name, queue in queues.items()
+    }
+    clocked.pass_s(3)
+    # The first that finds room is sampled from then on, the others at this moment only.
+    assert [len(listed[name].rings[0]) for name in "abcd"] == [4, 4, 1, 1]
+    assert listed["a"] is looked
+    # It makes room for one that somebody looks at.
+    clocked.histories.look(keys["c"], queues["c"], "ann")
+    assert clocked.histories.glance(keys["a"], queues["a"], "bob") is looked
+    assert clocked.histories.glance(keys["b"], queues["b"], "bob") is not listed["b"]
+
+
 def test_nobody_ends_what_another_one_looks_at(
     world: World, clocked: Clocked, monkeypatch: pytest.MonkeyPatch
 ):

@@ -244,8 +244,19 @@ async def test_samples_of_a_queue(world: World, client: httpx.AsyncClient):
     _, found = await asked(client, "GET", f"{URL}/q?lengths_age=2&lengths_incr=1")
     assert len(found["messages_details"]["samples"]) == 3
     assert "samples" not in found["message_stats"]["publish_details"]
-    status, found = await asked(client, "GET", f"{URL}/q?{rates}x")
-    assert (status, found["error"]) == (400, "bad_request")
+    # A list has the same, and of a queue that was not sampled yet one sample.
+    queue_of(world, "new")
+    _, (new, listed) = await asked(client, "GET", f"{URL}?lengths_age=60&lengths_incr=5")
+    assert listed["messages_ready_details"] == ready
+    assert "samples" not in listed["message_stats"]["publish_details"]
+    assert [each["sample"] for each in new["messages_details"]["samples"]] == [0]
+    _, found = await asked(
+        client, "GET", f"{URL}?{rates}&columns=message_stats.publish_details.avg"
+    )
+    assert found[1] == {"message_stats": {"publish_details": {"avg": published["avg"]}}}
+    for where in (URL, f"{URL}/q"):
+        status, found = await asked(client, "GET", f"{where}?{rates}x")
+        assert (status, found["error"]) == (400, "bad_request")
 
 
 async def test_actions(world: World, client: httpx.AsyncClient):

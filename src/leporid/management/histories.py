@@ -338,6 +338,25 @@ class Histories:
         self._kept.move_to_end(key)
         return kept
 
+    def glance(self, key: Key, found: Any, user: str) -> History:
+        """Return the samples of one object of a list, whose history is the first to go.
+
+        Args:
+            key: which it is.
+            found: the object; likewise.
+            user: who asks for the list.
+        """
+        kept = self._kept.get(key)
+        if kept is None or kept.found is not found:
+            kept = History(key.kind, found, user)
+            kept.take(self._now_ms())
+            self._kept.pop(key, None)
+            # A list of all queues must not end the history of one that somebody looks at.
+            if len(self._kept) < OBJECTS_MAX:
+                self._kept[key] = kept
+                self._kept.move_to_end(key, last=False)
+        return kept
+
     def _has_room(self, user: str, now_ms: int) -> bool:
         """Make room for one more object of a user; returns whether there is."""
         if len(self._kept) < OBJECTS_MAX:

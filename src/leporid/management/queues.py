@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
     from leporid.broker.queue.queue import QueueState
     from leporid.broker.vhost import VirtualHost
+    from leporid.management.histories import History
     from leporid.management.rates import Ages
     from leporid.management.surroundings import Surroundings
 
@@ -83,14 +84,19 @@ class QueueRoutes:
 
     # ------------------------------------------------------------- looking
 
+    @takes(**AGES)
     async def listing(self, request: Request) -> Response:
-        """GET /api/queues, and /api/queues/{vhost}."""
+        """GET /api/queues, and /api/queues/{vhost}: with samples if they are asked for."""
         user, vhosts = await vhosts_listed(self._around, request)
         count = sum(vhost.queue_count for vhost in vhosts)
         given, table = request.query_params, self._table
         if given.get("disable_stats") == "true":
             totals = given.get("enable_queue_totals") == "true"
             table = self._with_totals if totals else self._defined
+        else:
+            lengths, rates = self._ages_in(request)
+            if lengths is not None or rates is not None:
+                table = self._with_samples(user, lengths, rates)
         return await self._lists.answer(request, user, queues_of(vhosts), count, table)
 
     @takes(**AGES)
@@ -104,12 +110,13 @@ class QueueRoutes:
         if queue is None:
             raise not_found()
         columns = columns_in(request)
-        lengths, rates = (ages_in(self._around, request, kind) for kind in ("lengths", "msg_rates"))
+        lengths, rates = self._ages_in(request)
         if lengths is None and rates is None:
             shown = self._table.show(queue, columns)
         else:
             shown = self._table.show(queue)
-            self._add_samples(shown, queue, user, lengths, rates)
+            history = self._around.histories.look(_key(queue), queue, user.name)
+            self._add_samples(shown, history, lengths, rates)
             shown = shown if columns is None else columns.of_shown(shown)
         if columns is None:
             node = self._around.node_name
@@ -123,21 +130,36 @@ class QueueRoutes:
             }
         return self._around.listing(user, shown)
 
+    def _ages_in(self, request: Request) -> tuple[Ages | None, Ages | None]:
+        lengths, rates = (ages_in(self._around, request, kind) for kind in ("lengths", "msg_rates"))
+        return lengths, rates
+
+    def _with_samples(
+        self, user: User, lengths: Ages | None, rates: Ages | None
+    ) -> Table[QueueState]:
+        """Return the table of a list that is asked for samples."""
+
+        def whole(queue: QueueState) -> dict[str, Any]:
+            shown = self._table.show(queue)
+            history = self._around.histories.glance(_key(queue), queue, user.name)
+            self._add_samples(shown, history, lengths, rates)
+            return shown
+
+        def rated(name: str) -> Any:
+            return lambda queue: whole(queue).get(name, ABSENT)
+
+        fields = {**self._table.fields, **{name: rated(name) for name in RATED}}
+        return Table(fields, ORDER, whole)
+
     def _add_samples(
         self,
         shown: dict[str, Any],
-        queue: QueueState,
-        user: User,
+        history: History,
         lengths: Ages | None,
         rates: Ages | None,
     ) -> None:
-        """Add samples to what is shown of a queue, which is sampled from now on."""
-        kind = "queue" if queue.stream is None else "stream"
-        key = Key(kind, queue.vhost, queue.name)
-        history, now_s = (
-            self._around.histories.look(key, queue, user.name),
-            self._around.monotonic(),
-        )
+        """Add the samples of a queue to what is shown of it."""
+        now_s = self._around.monotonic()
         for ages, names, into in (
             (lengths, COUNTED, shown),
             (rates, STATS, shown.get("message_stats", {})),
@@ -265,6 +287,10 @@ def sampled(around: Surroundings, queue: QueueState) -> dict[str, Any]:
     if any(stats):
         shown["message_stats"] = with_rates(STATS, stats, rates[behind:])
     return shown
+
+
+def _key(queue: QueueState) -> Key:
+    return Key("queue" if queue.stream is None else "stream", queue.vhost, queue.name)
 
 
 def _name(policy: Any) -> str | None:

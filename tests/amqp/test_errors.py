@@ -5,7 +5,7 @@ import pytest
 from leporid.amqp import errors
 from leporid.amqp.constants import CHANNEL_REPLY_CODES, ReplyCode
 from leporid.amqp.errors import Fault, NotFound, SyntaxFault
-from leporid.amqp.methods import ConnectionClose
+from leporid.amqp.methods import BasicPublish, ConnectionClose, QueueDeclare
 
 FAULTS = [
     (errors.ContentTooLarge, 311, "CONTENT_TOO_LARGE"),
@@ -82,3 +82,10 @@ def test_the_log_says_what_is_told_unless_that_quotes():
         "FRAME_ERROR - octets = <<104,117>>",
         "FRAME_ERROR - 2 octets",
     )
+
+
+def test_a_fault_names_the_first_method_that_it_is_blamed_on():
+    fault = NotFound("no").blame(BasicPublish)
+    assert (fault.class_id, fault.method_id) == (60, 40)
+    assert fault.blame(QueueDeclare) is fault
+    assert (fault.class_id, fault.method_id) == (60, 40)

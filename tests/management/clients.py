@@ -9,8 +9,8 @@ from tests.engine.frames import HEADER
 from tests.management.conftest import World
 
 from leporid.amqp.methods import BasicConsume, ChannelOpen, QueueDeclare
-from leporid.broker.connection.endpoints import Endpoints
 from leporid.broker.connection.session import ConnectionState
+from leporid.broker.connection.transport import Endpoints
 
 PORT = 5672
 

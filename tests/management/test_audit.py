@@ -12,7 +12,7 @@ import pytest
 from tests.management.conftest import World, serving
 
 from leporid.broker.access.access import User
-from leporid.broker.access.backends import Answer, Claim, Leave
+from leporid.broker.access.backends import Answer, Leave, LoginRequest
 from leporid.broker.access.passwords import NoPassword
 from leporid.broker.access.permissions import EVERYTHING, RIGHTS
 from leporid.limits.log_lines import CONNECTION, LogLines
@@ -199,8 +199,8 @@ class Elsewhere:
 
     name = "elsewhere"
 
-    def log_in(self, claim: Claim, answer: Answer) -> Leave:
-        answer(replace(THERE, name=claim.credentials.username))
+    def log_in(self, login: LoginRequest, answer: Answer) -> Leave:
+        answer(replace(THERE, name=login.credentials.username))
         return lambda: None
 
     def renew(self, user: User, secret: bytes, answer: Answer) -> Leave:

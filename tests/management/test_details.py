@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.management.clients import connected
 from tests.management.conftest import World
 
-from leporid.broker.connection.endpoints import Endpoints
+from leporid.broker.connection.transport import Endpoints
 from leporid.management.details import channel_details, channel_name, connection_details
 
 

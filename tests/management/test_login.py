@@ -14,7 +14,7 @@ from tests.management.conftest import World
 from tests.server.client import PATIENCE_S
 
 from leporid.broker.access.access import Credentials, User
-from leporid.broker.access.backends import Answer, Claim, Leave
+from leporid.broker.access.backends import Answer, Leave, LoginRequest
 from leporid.broker.access.logins import WAITING_MAX, Logins, TooManyLogins
 from leporid.broker.access.passwords import Argon2Hash, hash_password
 from leporid.broker.access.permissions import EVERYTHING
@@ -212,7 +212,7 @@ class Refusing:
 
     name = "refusing"
 
-    def log_in(self, claim: Claim, answer: Answer) -> Leave:
+    def log_in(self, login: LoginRequest, answer: Answer) -> Leave:
         answer("nobody")
         return lambda: None
 

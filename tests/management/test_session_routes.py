@@ -12,7 +12,7 @@ from tests.management.conftest import SECRET, World, serving
 
 from leporid.amqp.errors import AccessRefused
 from leporid.broker.access.access import User
-from leporid.broker.access.backends import Answer, Claim, Leave
+from leporid.broker.access.backends import Answer, Leave, LoginRequest
 from leporid.broker.access.logins import TooManyLogins
 from leporid.broker.access.passwords import NoPassword, hash_password, salted_sha256
 from leporid.broker.access.permissions import EVERYTHING, Pattern, Permissions
@@ -92,8 +92,8 @@ class Everybody:
         self.user = user
         self.claims: list[Credentials] = []
 
-    def log_in(self, claim: Claim, answer: Answer) -> Leave:
-        self.claims.append(claim.credentials)
+    def log_in(self, login: LoginRequest, answer: Answer) -> Leave:
+        self.claims.append(login.credentials)
         answer(self.user)
         return lambda: None
 

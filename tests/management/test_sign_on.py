@@ -15,7 +15,7 @@ import pytest
 from tests.management.conftest import World, serving
 
 from leporid.broker.access.access import User
-from leporid.broker.access.backends import BEARER, Answer, Claim, Leave
+from leporid.broker.access.backends import BEARER, Answer, Leave, LoginRequest
 from leporid.broker.access.passwords import NoPassword
 from leporid.management.refusals import Refusal, busy
 from leporid.management.sessions import COOKIE as SESSION
@@ -57,8 +57,8 @@ class Tokens:
     def __init__(self, user: str = "jo") -> None:
         self.user = user
 
-    def log_in(self, claim: Claim, answer: Answer) -> Leave:
-        good = claim.credentials.mechanism == BEARER and claim.credentials.password == TOKEN
+    def log_in(self, login: LoginRequest, answer: Answer) -> Leave:
+        good = login.credentials.mechanism == BEARER and login.credentials.password == TOKEN
         user = User(
             self.user, NoPassword(), self.tags, backend="oauth2", expires_ms=4_000_000_000_000
         )

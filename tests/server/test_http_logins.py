@@ -17,7 +17,7 @@ from leporid.amqp.errors import AccessRefused
 from leporid.amqp.frames import method_frame
 from leporid.amqp.methods import ConnectionStartOk
 from leporid.broker.access.access import Access, User
-from leporid.broker.access.backends import Backends, Claim, Internal
+from leporid.broker.access.backends import Backends, Internal, LoginRequest
 from leporid.broker.access.logins import Logins
 from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.sasl import Credentials
@@ -173,8 +173,10 @@ async def test_own_passwords_go_with_rights_of_the_server(decider: Decider):
 
     async def log_in(name: str, password: bytes) -> User | AccessRefused:
         answer: asyncio.Future[User | AccessRefused] = asyncio.get_running_loop().create_future()
-        claim = Claim(Credentials("PLAIN", name, password), "here", loopback=True, host="::1")
-        broker.backends.log_in(claim, answer.set_result)
+        login = LoginRequest(
+            Credentials("PLAIN", name, password), "here", loopback=True, host="::1"
+        )
+        broker.backends.log_in(login, answer.set_result)
         return await asyncio.wait_for(answer, PATIENCE_S)
 
     decider.asked.clear()

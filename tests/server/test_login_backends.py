@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from leporid.broker.access.access import LoginAttempts
-from leporid.broker.access.backends import Backends, Claim
+from leporid.broker.access.backends import Backends, LoginRequest
 from leporid.broker.access.sasl import Credentials
 from leporid.limits.refusals import Refusals
 from leporid.server.config import ConfigError
@@ -45,10 +45,10 @@ def test_a_key_that_cannot_be_read_is_named(tmp_path):
 async def test_a_login_while_the_broker_stops_is_left_unanswered():
     found, backends = made(Auth(("http",)), OAuth2())
     told: list[object] = []
-    before = Claim(Credentials("PLAIN", "jo", b"before"), "here", loopback=True)
+    before = LoginRequest(Credentials("PLAIN", "jo", b"before"), "here", loopback=True)
     backends.log_in(before, told.append).leave()  # there is a pool
     found.stop()
-    late = Claim(Credentials("PLAIN", "jo", b"late"), "here", loopback=True)
+    late = LoginRequest(Credentials("PLAIN", "jo", b"late"), "here", loopback=True)
     attempt = backends.log_in(late, told.append)
     assert not attempt.ended
     attempt.leave()

@@ -12,9 +12,14 @@ Must not know who raises or who answers. Invariant: `text` fits the reply-text o
 Misuse of this package by our own code is a `ValueError`, never a fault.
 """
 
-from typing import ClassVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from leporid.amqp.constants import CHANNEL_REPLY_CODES, SHORTSTR_BYTES_MAX, ReplyCode
+
+if TYPE_CHECKING:
+    from leporid.amqp.methods import Method
 
 
 class Fault(Exception):
@@ -23,7 +28,7 @@ class Fault(Exception):
     Attributes:
         code: The reply code.
         text: The reply text, `NAME - reason`, cut as RabbitMQ does when it is too long.
-        class_id: Class of the method at fault, 0 if none; the dispatcher fills it in.
+        class_id: Class of the method at fault, 0 if none; the dispatcher calls `blame`.
         method_id: Number of the method at fault, 0 if none; likewise.
         logged: What a log may say: the text, without what it quotes from a frame. That may be a
             password, or somebody's message.
@@ -56,6 +61,12 @@ class Fault(Exception):
         if self._connection is None:
             return self.code not in CHANNEL_REPLY_CODES
         return self._connection
+
+    def blame(self, method: type[Method]) -> Self:
+        """Name the method at fault (AMQP 0-9-1 §1.4.2.7), unless the fault names one itself."""
+        if not self.class_id:
+            self.class_id, self.method_id = method.CLASS_ID, method.METHOD_ID
+        return self
 
 
 def _fit(text: str) -> str:

@@ -74,14 +74,14 @@ REFUSALS: Final = (AccessRefused, NotAllowed, InvalidPath)
 """What the brokers of one system answer alike: the password is wrong, there is no virtual host."""
 
 
-class Closable(Protocol):
+class SupportsClose(Protocol):
     """What an `Opening` opens."""
 
     async def close(self) -> None:
         """Closes it."""
 
 
-_C = TypeVar("_C", bound=Closable)
+_C = TypeVar("_C", bound=SupportsClose)
 
 
 class Opening(Generic[_C]):

@@ -20,7 +20,7 @@ from starlette.requests import Request
 
 from leporid.amqp.errors import AccessRefused
 from leporid.broker.access.access import Credentials, User
-from leporid.broker.access.backends import BEARER, UNTOLD, Claim, TokenRefused
+from leporid.broker.access.backends import BEARER, UNTOLD, LoginRequest, TokenRefused
 from leporid.broker.access.logins import TooManyLogins
 from leporid.limits.shares import address_key
 from leporid.management.refusals import Refusal, busy, token_refused
@@ -62,8 +62,8 @@ class BasicLogin:
     async def check(self, request: Request, credentials: Credentials, *, loopback: bool) -> User:
         """Return the user of a name and a password, or of a token; as `user`."""
         host = "" if request.client is None else request.client.host
-        claim = Claim(credentials, address_key(host), loopback, host)
-        found = await self._found(request, claim)
+        login = LoginRequest(credentials, address_key(host), loopback, host)
+        found = await self._found(request, login)
         if isinstance(found, User):
             return found
         if isinstance(found, TooManyLogins):
@@ -75,7 +75,7 @@ class BasicLogin:
         )
         raise _unauthorized(ONLY_LOCAL if local else FAILED)
 
-    async def _found(self, request: Request, claim: Claim) -> User | AccessRefused:
+    async def _found(self, request: Request, login: LoginRequest) -> User | AccessRefused:
         """Return who it is, or the refusal, when that is known."""
         answer: asyncio.Future[User | AccessRefused] = asyncio.get_running_loop().create_future()
 
@@ -83,7 +83,7 @@ class BasicLogin:
             if not answer.done():  # else the request was cancelled
                 answer.set_result(found)
 
-        attempt = self._backends.log_in(claim, answered)
+        attempt = self._backends.log_in(login, answered)
         if attempt.ended:
             return answer.result()
         gone = asyncio.ensure_future(request.state.gone.wait())

@@ -429,7 +429,7 @@ class Surroundings:
         await self.admission.turns.next(user.name)
 
 
-class Closable(Protocol):
+class SupportsClose(Protocol):
     """A window, or what has one."""
 
     def close(self) -> None:
@@ -449,7 +449,7 @@ class Encode:
         self._slot = slot
         self._begun = False
 
-    async def __call__(self, work: Callable[[], Any], window: Closable | None = None) -> Any:
+    async def __call__(self, work: Callable[[], Any], window: SupportsClose | None = None) -> Any:
         """Wait for what a thread does with a window, which is closed when it is done."""
         self._begun = True
         done = asyncio.wrap_future(self._threads.submit(work))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import AccessRefused
 from leporid.broker.access.access import DEFAULT_USER, LOOPBACK_ONLY, Access, User
-from leporid.broker.access.backends import BEARER, Answer, Backend, Claim, Leave
+from leporid.broker.access.backends import BEARER, Answer, Backend, Leave, LoginRequest
 from leporid.broker.access.passwords import keyed_digest
 from leporid.limits.refusals import Refusals
 from leporid.limits.shares import NoSlot, Share, Slot
@@ -86,10 +86,10 @@ class HttpLogins:
     def __repr__(self) -> str:
         return f"<HttpLogins {self._requests!r} waiting={self._share.waiting}>"
 
-    def log_in(self, claim: Claim, answer: Answer) -> Leave:
+    def log_in(self, login: LoginRequest, answer: Answer) -> Leave:
         """Ask the server; see `Backend`."""
-        name, password = claim.credentials.username, claim.credentials.password
-        if claim.credentials.mechanism == BEARER or not password:
+        name, password = login.credentials.username, login.credentials.password
+        if login.credentials.mechanism == BEARER or not password:
             answer("")
             return _nothing
         try:
@@ -100,22 +100,22 @@ class HttpLogins:
             return _nothing
         fields = {"username": name, "password": text}
         return self._decide(
-            claim.address, digest, fields, answer, lambda tags: self._user(claim, tags)
+            login.address, digest, fields, answer, lambda tags: self._user(login, tags)
         )
 
-    def authorize(self, claim: Claim, user: User, answer: Answer) -> Leave:
+    def authorize(self, login: LoginRequest, user: User, answer: Answer) -> Leave:
         """Ask about a user whose password the broker has found right; see `Backend.log_in`.
 
         The user that is answered with has the tags of both, and the rights that the server grants.
         """
         digest = keyed_digest(self._secret, b"", b"authorize", user.name.encode())
         return self._decide(
-            claim.address,
+            login.address,
             digest,
             {"username": user.name},
             answer,
             lambda tags: self._rights.user(
-                user.name, claim.host, tuple(dict.fromkeys((*user.tags, *tags)))
+                user.name, login.host, tuple(dict.fromkeys((*user.tags, *tags)))
             ),
         )
 
@@ -202,16 +202,16 @@ class HttpLogins:
         allowed, words = self._requests.ask(self._requests.settings.user_path, fields)
         return tuple(dict.fromkeys(words)) if allowed else "denied"
 
-    def _user(self, claim: Claim, tags: tuple[str, ...]) -> User | str:
+    def _user(self, login: LoginRequest, tags: tuple[str, ...]) -> User | str:
         """Return the user that was let in: the broker's own, or the server's."""
         if self._requests.settings.vhost_path is not None:
-            name = claim.credentials.username
-            if name == DEFAULT_USER and not claim.loopback:
+            name = login.credentials.username
+            if name == DEFAULT_USER and not login.loopback:
                 return LOOPBACK_ONLY
-            return self._rights.user(name, claim.host, tags)
+            return self._rights.user(name, login.host, tags)
         try:
             return self._access.admit_known(
-                claim.credentials, claim.loopback, "there is no user of that name"
+                login.credentials, login.loopback, "there is no user of that name"
             )
         except AccessRefused:
             return ""  # which `access` has logged
@@ -240,17 +240,17 @@ class InternalLogins:
     def __repr__(self) -> str:
         return f"<InternalLogins {self._http!r}>"
 
-    def log_in(self, claim: Claim, answer: Answer) -> Leave:
+    def log_in(self, login: LoginRequest, answer: Answer) -> Leave:
         """Compare passwords, and then ask the server; see `Backend`."""
         leaves: list[Leave] = []
 
         def compared(found: User | AccessRefused | str) -> None:
             if isinstance(found, User):
-                leaves.append(self._http.authorize(claim, found, answer))
+                leaves.append(self._http.authorize(login, found, answer))
             else:
                 answer(found)
 
-        leaves.append(self._internal.log_in(claim, compared))
+        leaves.append(self._internal.log_in(login, compared))
 
         def leave() -> None:
             for each in leaves:

@@ -21,8 +21,8 @@ from typing import Final
 from leporid.amqp.errors import NotAllowed
 from leporid.broker.access.logins import HASHING_MAX, Offload
 from leporid.broker.broker import Broker
-from leporid.broker.connection.endpoints import Endpoints
 from leporid.broker.connection.session import ConnectionState
+from leporid.broker.connection.transport import Endpoints
 from leporid.broker.connection.user_changes import look_at_user
 from leporid.engine.bounds.jobs import Job
 from leporid.limits.log_lines import caused_by

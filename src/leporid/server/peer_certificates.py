@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from leporid.broker.connection.encryption import Encryption, PeerCertificate
+from leporid.broker.connection.transport import Encryption, PeerCertificate
 
 # Names of attributes as OpenSSL has them, and their short forms (RFC 4514, 3, and RabbitMQ's own).
 SHORT_NAMES: Final[Mapping[str, str]] = {

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from leporid.broker.connection.encryption import CertificateLogin, Encryption
+from leporid.broker.connection.transport import CertificateLogin, Encryption
 from leporid.server.peer_certificates import encryption_of
 from leporid.server.proxy_protocol import ProxiedSocket, ProxyError
 from leporid.server.settings import (

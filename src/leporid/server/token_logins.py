@@ -26,8 +26,8 @@ from leporid.broker.access.backends import (
     EXPIRED,
     UNTOLD,
     Answer,
-    Claim,
     Leave,
+    LoginRequest,
     TokenRefused,
     log_refusal,
 )
@@ -258,27 +258,27 @@ class TokenLogins:
     def __repr__(self) -> str:
         return f"<TokenLogins {self._keys!r}>"
 
-    def log_in(self, claim: Claim, answer: Answer) -> Leave:
+    def log_in(self, login: LoginRequest, answer: Answer) -> Leave:
         """Verify a token, which stands in the place of a password; see `Backend`."""
-        token = claim.credentials.password
+        token = login.credentials.password
         if not looks_like_a_token(token):
             answer("")
             return _nothing
-        if claim.credentials.mechanism != BEARER:
-            return self._check(claim.address, token, answer)
+        if login.credentials.mechanism != BEARER:
+            return self._check(login.address, token, answer)
 
         def checked(found: User | AccessRefused | str) -> None:
             # No other back end takes a token by itself.
             if isinstance(found, str):
-                log_refusal(self.name, claim.credentials, found)
+                log_refusal(self.name, login.credentials, found)
                 found = TokenRefused(UNTOLD)
             answer(found)
 
         def expired() -> None:
-            log_refusal(self.name, claim.credentials, EXPIRED)
+            log_refusal(self.name, login.credentials, EXPIRED)
             answer(TokenRefused(EXPIRED))
 
-        return self._check(claim.address, token, checked, expired)
+        return self._check(login.address, token, checked, expired)
 
     def renew(self, user: User, secret: bytes, answer: Answer) -> Leave:
         """Verify a new token of the same user."""

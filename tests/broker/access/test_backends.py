@@ -8,12 +8,12 @@ import pytest
 
 from leporid.amqp.errors import AccessRefused, NotAllowed
 from leporid.broker.access.access import LoginAttempts, User
-from leporid.broker.access.backends import BEARER, Answer, Backends, Claim, Internal, Leave
+from leporid.broker.access.backends import BEARER, Answer, Backends, Internal, Leave, LoginRequest
 from leporid.broker.access.logins import TooManyLogins
 from leporid.broker.access.passwords import NoPassword
 from leporid.broker.access.sasl import Credentials
 
-CLAIM = Claim(Credentials("PLAIN", "jo", b"secret"), "here", loopback=True)
+CLAIM = LoginRequest(Credentials("PLAIN", "jo", b"secret"), "here", loopback=True)
 JO = User("jo", NoPassword(), backend="second")
 Found = User | AccessRefused
 
@@ -37,7 +37,7 @@ class Asked:
         self.answers: list[Answer] = []
         self.left = 0
 
-    def log_in(self, _claim: Claim, answer: Answer) -> Leave:
+    def log_in(self, _claim: LoginRequest, answer: Answer) -> Leave:
         if self.at_once is not None:
             answer(self.at_once)
         self.answers.append(answer)
@@ -167,6 +167,6 @@ def test_who_leaves_a_renewal_is_told_once():
 def test_a_token_is_no_password_of_ours():
     internal = Internal(None, None)  # type: ignore[arg-type]
     answers: list[object] = []
-    internal.log_in(Claim(Credentials(BEARER, "", b"x"), "", loopback=True), answers.append)
+    internal.log_in(LoginRequest(Credentials(BEARER, "", b"x"), "", loopback=True), answers.append)
     internal.renew(JO, b"", answers.append)
     assert answers == ["", JO]

@@ -40,8 +40,8 @@ Answer = Callable[["User | AccessRefused | str"], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """Who somebody claims to be.
+class LoginRequest:
+    """Who somebody claims to be, and from where.
 
     Attributes:
         credentials: name and password, or a token.
@@ -73,11 +73,11 @@ class Backend(Protocol):
 
     name: str
 
-    def log_in(self, claim: Claim, answer: Answer) -> Leave:
-        """Find out whether a claim is right.
+    def log_in(self, login: LoginRequest, answer: Answer) -> Leave:
+        """Find out whether somebody is who they claim to be.
 
         Args:
-            claim: it.
+            login: who is claimed.
             answer: called once, maybe at once, unless it was left: with the user; with why not, for
                 the log, "" if that need not be known; or with AccessRefused, which is the end.
 
@@ -103,9 +103,9 @@ class Internal:
         self._access = access
         self._logins = logins
 
-    def log_in(self, claim: Claim, answer: Answer) -> Leave:
+    def log_in(self, login: LoginRequest, answer: Answer) -> Leave:
         """Compare passwords; see `Backend`."""
-        if claim.credentials.mechanism == BEARER:
+        if login.credentials.mechanism == BEARER:
             answer("")
             return _nothing
 
@@ -114,23 +114,23 @@ class Internal:
                 answer(refusal)
                 return
             try:
-                user = self._access.admit(claim.credentials, claim.loopback)
+                user = self._access.admit(login.credentials, login.loopback)
             except AccessRefused:
                 answer("")  # which `access` has logged
             else:
                 answer(user)
 
         try:
-            login = self._logins().begin(
-                claim.credentials, claim.address, loopback=claim.loopback, answered=answered
+            hashing = self._logins().begin(
+                login.credentials, login.address, loopback=login.loopback, answered=answered
             )
         except TooManyLogins as full:
             answer(full)
             return _nothing
-        if login is None:
+        if hashing is None:
             answered(None)
             return _nothing
-        return login.leave
+        return hashing.leave
 
     def renew(self, user: User, secret: bytes, answer: Answer) -> Leave:
         """Change nothing: our users' passwords do not expire."""
@@ -138,7 +138,7 @@ class Internal:
         return _nothing
 
 
-class Attempt:
+class PendingLogin:
     """One login, on its way from one back end to the next.
 
     Attributes:
@@ -146,18 +146,25 @@ class Attempt:
     """
 
     __slots__ = (
-        "_answered", "_attempts", "_backends", "_claim", "_leave", "_place", "_refusals", "ended",
+        "_answered",
+        "_attempts",
+        "_backends",
+        "_leave",
+        "_login",
+        "_place",
+        "_refusals",
+        "ended",
     )  # fmt: skip
 
     def __init__(
         self,
         backends: Sequence[Backend],
-        claim: Claim,
+        login: LoginRequest,
         answered: Callable[[User | AccessRefused], None],
         attempts: LoginAttempts,
     ) -> None:
         self._backends = iter(backends)
-        self._claim = claim
+        self._login = login
         self._attempts = attempts
         self._answered: Callable[[User | AccessRefused], None] | None = answered
         self._leave: Leave = _nothing
@@ -169,7 +176,7 @@ class Attempt:
         """Ask the next back end."""
         backend = next(self._backends, None)
         if backend is None:
-            refused = login_refused(self._claim.credentials.mechanism)
+            refused = login_refused(self._login.credentials.mechanism)
             self._end(AccessRefused(refused, connection=True))
             return
         self._place += 1
@@ -185,14 +192,14 @@ class Attempt:
                 self._refusals.append((backend.name, found))
             self.go_on()
 
-        leave = backend.log_in(self._claim, answer)
+        leave = backend.log_in(self._login, answer)
         if place == self._place and not self.ended:
             self._leave = leave
 
     def _end(self, found: User | AccessRefused) -> None:
         self.ended = True
         self._leave = _nothing
-        mechanism = self._claim.credentials.mechanism
+        mechanism = self._login.credentials.mechanism
         self._attempts.count(mechanism, granted=isinstance(found, User))
         # Where several are asked in turn, most users are known to the last: that is no warning.
         self._tell(logging.DEBUG if isinstance(found, User) else logging.WARNING)
@@ -211,7 +218,7 @@ class Attempt:
     def _tell(self, level: int) -> None:
         refusals, self._refusals = self._refusals, []
         for backend, why in refusals:
-            log_refusal(backend, self._claim.credentials, why, level)
+            log_refusal(backend, self._login.credentials, why, level)
 
 
 class Backends:
@@ -242,9 +249,11 @@ class Backends:
         """Whether the broker's own users are asked, who alone log in by certificate."""
         return self.internal in self._backends
 
-    def log_in(self, claim: Claim, answered: Callable[[User | AccessRefused], None]) -> Attempt:
+    def log_in(
+        self, login: LoginRequest, answered: Callable[[User | AccessRefused], None]
+    ) -> PendingLogin:
         """Have a login checked; `answered` may be called before this returns."""
-        attempt = Attempt(self._backends, claim, answered, self._attempts)
+        attempt = PendingLogin(self._backends, login, answered, self._attempts)
         attempt.go_on()
         return attempt
 

@@ -14,7 +14,6 @@ from leporid.amqp.errors import AccessRefused, Fault, PreconditionFailed
 from leporid.amqp.methods import BasicPublish
 from leporid.broker.access.remote_rights import RightPending
 from leporid.broker.access.topics import AllowedKeys
-from leporid.broker.connection.blame import blame
 from leporid.broker.names import exchange_in
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def route_cache(session: ConnectionState, exchange: str) -> RouteCache:
             title = exchange_in(session.vhost.name, exchange)
             raise AccessRefused(f"cannot publish to internal {title}")
     except Fault as fault:
-        raise blame(fault, BasicPublish) from None
+        raise fault.blame(BasicPublish) from None
     return found.routes
 
 
@@ -70,7 +69,7 @@ def allowed_keys(
         try:
             user().check_key("write", exchange, key, vhost.name)
         except Fault as fault:
-            raise blame(fault, BasicPublish) from None
+            raise fault.blame(BasicPublish) from None
         except RightPending as unknown:
             wait(unknown.pending)
             return True
@@ -87,7 +86,7 @@ def copies(
         found = session.vhost.exchange(exchange)
         return (yield from session.vhost.routing.routing(found, keys, properties))
     except Fault as fault:
-        raise blame(fault, BasicPublish) from None
+        raise fault.blame(BasicPublish) from None
 
 
 def reply_address(session: ConnectionState, number: int) -> str:
@@ -98,5 +97,5 @@ def reply_address(session: ConnectionState, number: int) -> str:
     """
     channel = session.channels.get(number)
     if channel is None or channel.replies is None:
-        raise blame(PreconditionFailed("fast reply consumer does not exist"), BasicPublish)
+        raise PreconditionFailed("fast reply consumer does not exist").blame(BasicPublish)
     return channel.replies.queue.name

@@ -47,7 +47,6 @@ from leporid.broker.access.remote_rights import RightPending, RightsJob, decided
 from leporid.broker.access.sasl import EXTERNAL, MECHANISMS
 from leporid.broker.access.tags import may_impersonate
 from leporid.broker.connection import publishing
-from leporid.broker.connection.blame import blame
 from leporid.broker.connection.channel import ChannelState
 from leporid.broker.connection.methods import channel as channel_methods
 from leporid.broker.connection.methods import connection as connection_methods
@@ -59,13 +58,12 @@ from leporid.limits.log_lines import caused_by
 
 if TYPE_CHECKING:
     from leporid.broker.access.access import User
-    from leporid.broker.access.backends import Attempt, Renewal
+    from leporid.broker.access.backends import PendingLogin, Renewal
     from leporid.broker.access.permissions import Kind
     from leporid.broker.access.remote_rights import PendingRight
     from leporid.broker.access.topics import AllowedKeys
     from leporid.broker.broker import Broker, TuneLimits
-    from leporid.broker.connection.encryption import Encryption
-    from leporid.broker.connection.endpoints import Endpoints
+    from leporid.broker.connection.transport import Encryption, Endpoints
     from leporid.broker.queue.queue import QueueState
     from leporid.broker.registry import Steps, StepsTo
     from leporid.broker.vhost import VirtualHost
@@ -167,7 +165,7 @@ class ConnectionState:
         self.address = address
         self.entered: Callable[[], None] = _nothing
         self.admit: Callable[[], None] = _nothing
-        self.login: Attempt | Renewal | None = None
+        self.login: PendingLogin | Renewal | None = None
         self.name = name
         self.mechanism = ""
         self.endpoints: Endpoints | None = None
@@ -500,7 +498,7 @@ class ConnectionState:
                 raise ChannelFault(f"unexpected method in connection state {state}")
             self._handle_in_phase(handler, method)
         except Fault as fault:
-            raise blame(fault, type(method)) from None
+            raise fault.blame(type(method)) from None
 
     def _on_ending(
         self, handlers: Mapping[type[Method], connection_methods.Handler], payload: bytes
@@ -542,7 +540,7 @@ class ConnectionState:
             else:
                 raise ChannelFault("expected 'channel.open'")
         except Fault as fault:
-            raise blame(fault, type(method)) from None
+            raise fault.blame(type(method)) from None
 
     def _open_channel(self, number: int) -> None:
         index, user = self.broker.session_index, self.user
@@ -615,7 +613,7 @@ class ConnectionState:
         def failed(error: Exception) -> None:
             self.connection.end_work()
             if isinstance(error, Fault):
-                self._fail(number, error if cause is None else blame(error, cause))
+                self._fail(number, error if cause is None else error.blame(cause))
             else:
                 self.on_defect(error)
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from leporid.amqp.errors import NotFound
 from leporid.broker.definitions.difference import Difference, Identity
 from leporid.broker.definitions.members import Item, WrongDefinition, name_in
-from leporid.broker.definitions.planned import PlannedTopology
 from leporid.durable import Put, Together
 
 if TYPE_CHECKING:
     from leporid.broker.broker import Broker
+    from leporid.broker.exchange.types import Binding, Router
     from leporid.broker.policy.policies import Policy
     from leporid.broker.registry import Steps
     from leporid.broker.reservations import Kind
@@ -33,6 +34,37 @@ FREED_AT_ONCE: Final = 256
 """Definitions; some tens of microseconds."""
 
 Maker = Callable[[], "Steps | None"]
+
+
+Properties = dict[str, Any]
+"""Of an exchange or a queue, as JSON has them."""
+
+
+@dataclass(slots=True)
+class End:
+    """One end of bindings that a plan makes: an exchange or a queue."""
+
+    durable: bool
+    properties: Properties
+    router: Router | None = None
+
+
+@dataclass(slots=True)
+class PlannedTopology:
+    """What a plan is going to make.
+
+    Attributes:
+        exchanges: by virtual host and name.
+        queues: likewise.
+        bindings: by virtual host.
+        bound: keys and arguments, as JSON has them, of bindings that are there and have arguments,
+            by virtual host, exchange, kind and name of the destination.
+    """
+
+    exchanges: dict[tuple[str, str], End] = field(default_factory=dict)
+    queues: dict[tuple[str, str], End] = field(default_factory=dict)
+    bindings: set[tuple[str, Binding]] = field(default_factory=set)
+    bound: dict[tuple[str, str], set[tuple[str, str, str, str]]] = field(default_factory=dict)
 
 
 class DefinitionsRefused(Exception):

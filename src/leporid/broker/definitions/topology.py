@@ -26,8 +26,7 @@ from leporid.broker.definitions.members import (
     table_in,
     text_in,
 )
-from leporid.broker.definitions.plan import gone
-from leporid.broker.definitions.planned import End, Properties
+from leporid.broker.definitions.plan import End, Properties, gone
 from leporid.broker.exchange.exchange import ALTERNATE_ARGUMENT
 from leporid.broker.exchange.topology import DEFAULT_EXCHANGE, PREDECLARED
 from leporid.broker.exchange.types import Binding, is_exchange_type, make_router

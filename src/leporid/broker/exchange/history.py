@@ -97,8 +97,8 @@ class CacheState:
         self.engine.retire()
 
 
-class Giver:
-    """One giving of a history to a binding.
+class HistoryReplay:
+    """A history on its way to one binding.
 
     Attributes:
         ended: Whether nothing more is given.
@@ -133,8 +133,8 @@ class Histories:
         self._new_id = new_id
         self._recorded: dict[str, int] = {}
         self._kept: dict[str, HistoryState | CacheState] = {}
-        # What goes on giving to a binding: another one that is made like it begins anew.
-        self._givers: dict[Binding, Giver] = {}
+        # What is under way to a binding: another one that is made like it begins anew.
+        self._replays: dict[Binding, HistoryReplay] = {}
         self._remembered = Totals()
 
     def of(self, exchanges: Iterable[str]) -> list[HistoryState | CacheState]:
@@ -209,14 +209,14 @@ class Histories:
         Returns:
             The steps, which raise the fault with which the giving ends; None: nothing is given.
         """
-        giver = self._givers.get(binding)
-        return None if giver is None else self._awaiting(giver)
+        replay = self._replays.get(binding)
+        return None if replay is None else self._awaiting(replay)
 
-    def _awaiting(self, giver: Giver) -> Steps:
-        while not giver.ended:
+    def _awaiting(self, replay: HistoryReplay) -> Steps:
+        while not replay.ended:
             yield AWAITS
-        if giver.fault is not None:
-            raise giver.fault
+        if replay.fault is not None:
+            raise replay.fault
 
     def _giving(
         self,
@@ -228,10 +228,10 @@ class Histories:
     ) -> Steps:
         engine = self._vhost.engine
         title = f"a copy of the history of {exchange_in(self._vhost.name, source.name)}"
-        giver = self._givers[binding] = Giver()
+        replay = self._replays[binding] = HistoryReplay()
         try:
             for exchange, key, properties, body in history.messages():
-                if binding not in source.outgoing or self._givers.get(binding) is not giver:
+                if binding not in source.outgoing or self._replays.get(binding) is not replay:
                     return
                 self._memory.check_definition(title, len(body))
                 if engine.connections.publishers_blocked:
@@ -243,12 +243,12 @@ class Histories:
                     engine.publish(queues, exchange, key, properties, body)
                 yield None
         except Fault as fault:
-            giver.fault = fault
+            replay.fault = fault
             raise
         finally:
-            giver.ended = True
-            if self._givers.get(binding) is giver:
-                del self._givers[binding]
+            replay.ended = True
+            if self._replays.get(binding) is replay:
+                del self._replays[binding]
 
     def _beyond(
         self,

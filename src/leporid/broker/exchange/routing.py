@@ -13,7 +13,6 @@ from weakref import WeakValueDictionary
 
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import BasicPublish
-from leporid.broker.connection.blame import blame
 from leporid.broker.exchange.delays import DelaysState
 from leporid.broker.exchange.history import CacheState, HistoryState
 from leporid.broker.exchange.types import RoutedMessage
@@ -96,7 +95,7 @@ class Routing:
                 return (yield from self._of_key(exchange, key))
             return (yield from self.routing(exchange, (key,), properties))
         except Fault as fault:
-            raise blame(fault, BasicPublish) from None
+            raise fault.blame(BasicPublish) from None
 
     def routing(
         self, exchange: ExchangeState, keys: Sequence[str], properties: bytes

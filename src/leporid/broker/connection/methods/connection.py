@@ -32,10 +32,9 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import Value, check_count
 from leporid.broker.access.access import INVALID, User, parse_response
-from leporid.broker.access.backends import Claim
+from leporid.broker.access.backends import LoginRequest
 from leporid.broker.access.sasl import EXTERNAL
 from leporid.broker.connection import user_changes
-from leporid.broker.connection.blame import blame
 
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
@@ -151,7 +150,7 @@ def start_ok(session: ConnectionState, method: ConnectionStartOk) -> None:
         _enter(session, user)
         return
     endpoints = session.endpoints
-    claim = Claim(
+    login = LoginRequest(
         parse_response(method.mechanism, method.response),
         session.address,
         session.peer_is_loopback,
@@ -161,12 +160,12 @@ def start_ok(session: ConnectionState, method: ConnectionStartOk) -> None:
     def answered(found: User | AccessRefused) -> None:
         session.login = None
         if isinstance(found, AccessRefused):
-            _tell_refused(session, claim.credentials.username)
+            _tell_refused(session, login.credentials.username)
             session.on_fault(0, found)
         else:
             _enter(session, found)
 
-    attempt = session.broker.backends.log_in(claim, answered)
+    attempt = session.broker.backends.log_in(login, answered)
     if not attempt.ended:
         session.login = attempt
 
@@ -233,7 +232,7 @@ def update_secret(session: ConnectionState, method: ConnectionUpdateSecret) -> N
         session.login = None
         connection.end_work()
         if isinstance(found, NotAllowed):
-            session.on_fault(0, blame(found, ConnectionUpdateSecret))
+            session.on_fault(0, found.blame(ConnectionUpdateSecret))
             return
         session.send(0, ConnectionUpdateSecretOk())
         if found is not session.user:

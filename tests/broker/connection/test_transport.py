@@ -1,6 +1,11 @@
 import pytest
 
-from leporid.broker.connection.encryption import CertificateLogin, Encryption, PeerCertificate
+from leporid.broker.connection.transport import (
+    CertificateLogin,
+    Encryption,
+    Endpoints,
+    PeerCertificate,
+)
 
 
 @pytest.mark.parametrize(
@@ -51,3 +56,14 @@ def test_a_part_of_the_certificate_is_the_user(login, user):
 @pytest.mark.parametrize("name", ["", "x" * 256])
 def test_what_no_user_can_be_called_is_no_user(name):
     assert CertificateLogin("common_name").user(PeerCertificate("", "", "", (name,))) is None
+
+
+@pytest.mark.parametrize(
+    ("peer", "own", "name"),
+    [
+        ("192.0.2.7", "192.0.2.1", "192.0.2.7:40000 -> 192.0.2.1:5672"),
+        ("::1", "::1", "[::1]:40000 -> [::1]:5672"),
+    ],
+)
+def test_it_is_named_as_in_rabbitmq(peer: str, own: str, name: str) -> None:
+    assert str(Endpoints(peer, 40000, own, 5672)) == name

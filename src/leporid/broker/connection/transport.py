@@ -1,15 +1,16 @@
-"""What TLS says of a connection: protocol, cipher suite, and the client's certificate.
+"""What a connection's transport is: both ends of its socket, and what TLS says of it.
 
-Responsible for these facts as data, in RabbitMQ's words, and for the user name that a certificate
-stands for (SASL EXTERNAL). Must not know OpenSSL or sockets: the server fills these in when the
-handshake has ended. Invariant: a certificate is here only if it was verified.
+Responsible for these facts as data, in RabbitMQ's words: the name that the ends give a connection,
+protocol, cipher suite and the client's certificate, and the user name that a certificate stands for
+(SASL EXTERNAL). Must not know OpenSSL or sockets: the server fills these in. Invariants: the name
+tells any two connections of one moment apart; a certificate is here only if it was verified.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 NAME_BYTES_MAX: Final = 255
 """Of the user name that a certificate stands for; AMQP's short strings, and users' names."""
@@ -22,6 +23,24 @@ _OLDER: Final = re.compile(
 )
 _AES: Final = re.compile(r"AES(\d+)(?:-(GCM|CCM8|CCM))?")
 _AEAD: Final = ("_gcm", "_ccm", "_ccm_8", "chacha20_poly1305")
+
+
+class Endpoints(NamedTuple):
+    """Both ends of a connection's socket: the client's, and the one it has connected to."""
+
+    peer_host: str
+    peer_port: int
+    host: str
+    port: int
+    tls: bool = False
+
+    def __str__(self) -> str:
+        """Return what RabbitMQ calls such a connection."""
+        return f"{_host(self.peer_host)}:{self.peer_port} -> {_host(self.host)}:{self.port}"
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 @dataclass(frozen=True, slots=True)

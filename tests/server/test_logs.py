@@ -4,11 +4,14 @@ import json
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
+import httpx
 import pytest
 
 from leporid.limits.log_lines import caused_by
 from leporid.server.logs import LOG_FORMAT, JsonFormatter, OneLineFormatter
+from leporid.testing import BrokerProcess
 
 
 @pytest.fixture
@@ -108,3 +111,15 @@ def test_level_and_format_can_change():
     assert two.endswith("INFO leporid: two")
     assert json.loads(three)["message"] == "three"
     assert five.endswith("ERROR leporid: five")
+
+
+def test_acts_of_administrators_are_logged_at_every_level(tmp_path: Path):
+    with BrokerProcess(tmp_path / "data", config='log_level = "error"') as broker:
+        url = f"http://127.0.0.1:{broker.http_port}/api"
+        made = httpx.put(f"{url}/vhosts/shop", auth=("guest", "guest"))
+        assert made.status_code == 201
+        broker.kill()
+        # What was in memory is gone; the line is not.
+        (line,) = broker.log_path.read_text().splitlines()
+    assert "INFO leporid.audit: PUT /api/vhosts/shop by 'guest' from 127.0.0.1:" in line
+    assert line.endswith(": 201")

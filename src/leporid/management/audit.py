@@ -4,8 +4,9 @@ Responsible for who, from where, what and the outcome: as lines of the logger `l
 the newest of them in memory, which administrators read at /api/audit. Must not know what a route
 does. Invariants: nothing of a body, of a query or of a header but the user's name stands in an
 entry, so that no secret does; what stands in a line is ASCII without line breaks, whatever a peer
-sends; of what administrators have done no line is left out, however many there are; entries that
-others cause take no place of these in memory.
+sends; of what administrators have done no line is left out, however many there are and whatever the
+level of the log, as a restart forgets what is in memory; entries that others cause take no place of
+these there.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from leporid.management.surroundings import Surroundings
 
 logger = logging.getLogger("leporid.audit")
+logger.setLevel(logging.INFO)
 
 PATH_CHARACTERS_MAX: Final = 1000
 REASON_CHARACTERS_MAX: Final = 200

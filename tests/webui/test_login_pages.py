@@ -99,6 +99,11 @@ def test_what_permissions_exclude_is_disabled_and_says_why(stranger: Tab, api: A
     expect(stranger.button("Publish")).to_have_attribute(
         "title", re.compile('permission to write "departures"')
     )
+    stranger.go("delays", vhost="/", exchange="reminders")
+    cancel = page.get_by_role("button", name=re.compile("^Cancel "))
+    expect(cancel.first).to_have_attribute("title", re.compile('to configure "reminders"'))
+    cancel.first.click(force=True)
+    expect(stranger.dialog).to_have_count(0)
     stranger.go("queues", vhost="shop")
     stranger.button("Declare a queue").first.click()
     stranger.field("Name").fill("new")

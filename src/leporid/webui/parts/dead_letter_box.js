@@ -5,6 +5,7 @@ import { html, useEffect, useState } from "../core/html.js";
 import { get } from "../core/api.js";
 import { moment } from "../core/format.js";
 import { setQuery } from "../core/route.js";
+import { useReasonNotTo } from "../core/session.js";
 import { Button } from "./button.js";
 import { Empty } from "./empty.js";
 import { MessageRows } from "./message_rows.js";
@@ -38,6 +39,7 @@ export function expressionOf({ reason, died_in: queue }) {
 /** @param {{vhost: string, queue: string, query: object}} props */
 export function DeadLetterBox({ vhost, queue, query }) {
   const [sending, setSending] = useState(false);
+  const mayNot = useReasonNotTo("read", vhost, queue);
   const [version, setVersion] = useState(0);
   const reason = REASONS.includes(query.reason) ? query.reason : "";
   const diedIn = query.died_in ?? "";
@@ -59,7 +61,7 @@ export function DeadLetterBox({ vhost, queue, query }) {
           ${origins.map((one) => html`<option key=${one} value=${one}
             selected=${one === diedIn}>${one}</option>`)}</select></label>
         <${Button} onClick=${() => setVersion(version + 1)}>Look again<//>
-        <${Button} kind="main" onClick=${() => setSending(true)}
+        <${Button} kind="main" onClick=${() => setSending(true)} why=${mayNot}
           disabled=${!rows.messages.length}>Send ${filter ? "these" : "all"} back…<//>
       </div>
       ${rows.error && html`<${Notice} kind="bad">${rows.error.message}<//>`}

@@ -4,6 +4,7 @@
 import { html, useEffect, useState } from "../core/html.js";
 import { get, remove } from "../core/api.js";
 import { bytes, count, counted, duration, moment } from "../core/format.js";
+import { useReasonNotTo } from "../core/session.js";
 import { useVisible } from "../core/visible.js";
 import { Button } from "./button.js";
 import { Confirm } from "./confirm.js";
@@ -33,7 +34,8 @@ export function DelayList({ vhost, exchange, exchanges, stretch, onExchange, onW
   const path = ["delays", vhost, exchange];
   const rows = useRows(path, stretch, chosen);
   const cancelled = (text) => { setSaid(text); rows.again(); };
-  const columns = columnsOf(setShown, (row) => setAsked({ row }));
+  const mayNot = useReasonNotTo("configure", vhost, exchange);
+  const columns = columnsOf(setShown, (row) => setAsked({ row }), mayNot);
   return html`
     <section class="stack" aria-label="What is due">
       <div class="row delay-head">
@@ -52,7 +54,7 @@ export function DelayList({ vhost, exchange, exchanges, stretch, onExchange, onW
       ${rows.error && html`<${FilterError} error=${rows.error} text=${chosen} />`}
       ${chosen && rows.matched !== null && html`<div class="row">
         <span>${counted(rows.matched, "message")} of this exchange match.</span>
-        <${Button} kind="danger" disabled=${!rows.matched}
+        <${Button} kind="danger" disabled=${!rows.matched} why=${mayNot}
           onClick=${() => setAsked({ filter: chosen, matched: rows.matched })}>
           Cancel all that match…<//>
       </div>`}
@@ -66,7 +68,7 @@ export function DelayList({ vhost, exchange, exchanges, stretch, onExchange, onW
     </section>`;
 }
 
-function columnsOf(show, cancel) {
+function columnsOf(show, cancel, mayNotCancel) {
   return [
     { name: "due_ms", title: "Due in", cell: (row) => html`<span class="nowrap">${
       duration(Math.max(0, row.due_ms - Date.now()))}</span>` },
@@ -82,7 +84,7 @@ function columnsOf(show, cancel) {
       moment(row.came_ms)}</span>` },
     { name: "act", title: "", label: "Actions", cell: (row) => html`<span class="row">
       <${Button} onClick=${() => show(row)} label=${`Look at ${row.id}`}>Look<//>
-      <${Button} kind="danger" onClick=${() => cancel(row)}
+      <${Button} kind="danger" onClick=${() => cancel(row)} why=${mayNotCancel}
         label=${`Cancel ${row.id}`}>Cancel…<//>
     </span>` },
   ];

@@ -86,6 +86,9 @@ def test_messages_are_shown_as_text(shared: Tab):
     name = HOSTILE[1]
     go(shared, "queues", "/", name, tab="browse")
     expect(shared.page.locator("main")).to_contain_text(name)
+    # The tab that is shown is in sight, though there are more of them than fit.
+    go(shared, "queues", "/", name, tab="move")
+    expect(shared.page.get_by_role("tab", name="Move")).to_be_in_viewport()
     go(shared, "delays")
     go(shared, "topology", vhost="/")
     go(shared, "filters", queue=name)

@@ -41,6 +41,7 @@ const COMMON = [
   {
     name: "consumer_tag",
     title: "Consumer tag",
+    under: true,
     cell: (row) => html`<span class="name">${row.consumer_tag}</span>`,
   },
   {
@@ -52,16 +53,23 @@ const COMMON = [
   {
     name: "ack_required",
     title: "Acks",
+    wide: true,
     value: (row) => String(row.ack_required),
     cell: (row) => (row.ack_required ? "manual" : "automatic"),
   },
   {
     name: "prefetch_count",
     title: "Prefetch",
+    wide: true,
     align: "right",
     cell: (row) => (row.prefetch_count ? count(row.prefetch_count) : "no limit"),
   },
-  { name: "exclusive", title: "Exclusive", cell: (row) => (row.exclusive ? "yes" : "no") },
+  {
+    name: "exclusive",
+    title: "Exclusive",
+    wide: true,
+    cell: (row) => (row.exclusive ? "yes" : "no"),
+  },
   { name: "filter", title: "Filter", sort: false, cell: filters },
 ];
 

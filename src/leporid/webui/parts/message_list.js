@@ -5,16 +5,7 @@
 import { bytes, count, moment } from "../core/format.js";
 import { html, useState } from "../core/html.js";
 import { MessageView } from "./message.js";
-
-const PREVIEW = 120;
-
-function preview(message) {
-  if (message.payload_encoding === "base64") {
-    return html`<span class="soft">no text</span>`;
-  }
-  const text = message.payload.slice(0, PREVIEW);
-  return html`<code>${text}</code>${message.payload.length > PREVIEW && "…"}`;
-}
+import { previewOf } from "./message_rows.js";
 
 /** @param {object} props messages; first: the number of the first one, where none has an offset. */
 export function MessageList({ messages }) {
@@ -22,16 +13,16 @@ export function MessageList({ messages }) {
   const withOffset = messages.some((each) => each.offset !== undefined);
   const columns = withOffset ? 7 : 5;
   return html`<div class="scroll" role="region" aria-label="Messages" tabindex="0">
-    <table class="list messages">
+    <table class="list messages message-rows">
       <caption class="only-read">Messages</caption>
       <thead>
         <tr>
           <th scope="col" class="right">${withOffset ? "Offset" : "No."}</th>
           ${withOffset && html`<th scope="col">Came</th>`}
-          <th scope="col">Routing key</th>
-          <th scope="col" class="right">Size</th>
-          ${withOffset && html`<th scope="col">State</th>`}
-          <th scope="col">Delivered before</th>
+          <th scope="col" class="wide-only">Routing key</th>
+          <th scope="col" class="right wide-only">Size</th>
+          ${withOffset && html`<th scope="col" class="wide-only">State</th>`}
+          <th scope="col" class="wide-only">Delivered before</th>
           <th scope="col">Body</th>
         </tr>
       </thead>
@@ -46,11 +37,12 @@ export function MessageList({ messages }) {
                   ><span aria-hidden="true">${shown ? "▾" : "▸"}</span> ${count(id)}</button>
               </td>
               ${withOffset && html`<td class="moment">${moment(each.timestamp_ms)}</td>`}
-              <td class="routing"><span class="name">${each.routing_key}</span></td>
-              <td class="right">${bytes(each.payload_bytes)}</td>
-              ${withOffset && html`<td>${each.state}</td>`}
-              <td>${each.redelivered ? "yes" : "no"}</td>
-              <td class="preview">${preview(each)}</td>
+              <td class="routing wide-only"><span class="name">${each.routing_key}</span></td>
+              <td class="right wide-only">${bytes(each.payload_bytes)}</td>
+              ${withOffset && html`<td class="wide-only">${each.state}</td>`}
+              <td class="wide-only">${each.redelivered ? "yes" : "no"}</td>
+              <td class="preview" onClick=${() => setOpen(shown ? null : id)}
+                ><code>${previewOf(each)}</code></td>
             </tr>
             ${shown &&
             html`<tr key=${`${id}-open`} class="opened"><td colspan=${columns}

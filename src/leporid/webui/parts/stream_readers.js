@@ -48,10 +48,11 @@ function Readers({ rows, onAsk, loading }) {
     { name: "reader", title: "Reader",
       cell: (row) => html`<span class="name">${row.reader}</span>` },
     { name: "partition", title: "Partition", align: "right" },
-    { name: "offset", title: "Read up to", align: "right", cell: (row) => count(row.offset) },
+    { name: "offset", title: "Read up to", align: "right", wide: true,
+      cell: (row) => count(row.offset) },
     { name: "lag", title: "Lag", align: "right", cell: (row) => html`<span class=${
       row.lag ? "" : "soft"}>${count(row.lag)}</span>` },
-    { name: "skipped_messages", title: "Missed", align: "right",
+    { name: "skipped_messages", title: "Missed", align: "right", wide: true,
       cell: (row) => html`<span class=${row.skipped_messages ? "state warn" : "soft"}>${
         count(row.skipped_messages)}</span>` },
     { name: "act", title: "", sort: false, label: "Actions", cell: (row) => html`

@@ -2,7 +2,7 @@
 
    Must not know what a tab shows: its owner draws the panel with `id="panel"`. */
 
-import { html, useRef } from "../core/html.js";
+import { html, useEffect, useRef } from "../core/html.js";
 
 const STEPS = { ArrowRight: 1, ArrowLeft: -1 };
 
@@ -15,6 +15,11 @@ const STEPS = { ArrowRight: 1, ArrowLeft: -1 };
  */
 export function Tabs({ tabs, current, onPick, label = "Parts of this page" }) {
   const box = useRef(null);
+  useEffect(() => {
+    // On a narrow screen there are more of them than fit.
+    const chosen = box.current?.querySelector("[aria-selected=true]");
+    chosen?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [current]);
   const move = (event) => {
     const at = tabs.findIndex((each) => each.id === current);
     let to = null;

@@ -39,6 +39,18 @@ def test_on_a_terminal_it_is_a_table_without_escapes_of_others():
     assert "\x1b]0" not in stream.getvalue()
 
 
+def test_times_are_the_clocks_for_people_and_numbers_for_programs():
+    rows = [{"name": "a", "reported_ms": 1_700_000_000_123, "lag_ms": 250}]
+    columns = ("name", "reported_ms", "lag_ms")
+    out, stream = written(terminal=True)
+    out.rows(rows, columns)
+    assert "2023-11-14 22:13:20Z" in stream.getvalue()
+    assert "250" in stream.getvalue()
+    out, stream = written()
+    out.rows(rows, columns)
+    assert stream.getvalue().splitlines()[1] == "a\t1700000000123\t250"
+
+
 def test_without_rich_a_terminal_has_columns_side_by_side(monkeypatch):
     for name in ("rich", "rich.box", "rich.table"):
         monkeypatch.setitem(sys.modules, name, None)

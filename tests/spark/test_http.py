@@ -9,7 +9,7 @@ from tests.spark.fake import serving
 
 from leporid.spark import options
 from leporid.spark.errors import BrokerError, CutError, OptionError, SparkSourceError
-from leporid.spark.http import Pauses, client_for, with_query
+from leporid.spark.http import Pauses, client_for, passing, with_query
 from leporid.spark.writer import encoded
 
 
@@ -171,6 +171,24 @@ def test_an_answer_shorter_than_announced_is_cut(connect, sent):
             client.records("s", {}) as body,
         ):
             body.read(11)
+        thread.join()
+
+
+def test_a_port_for_amqp_is_told_at_once(connect):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(4096)
+                peer.sendall(b"AMQP\0\0\x09\x01")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        client = connect(url=f"http://127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(SparkSourceError, match=r"speaks AMQP, not HTTP: .* 15672") as raised:
+            client.streams()
+        assert not passing(raised.value)
         thread.join()
 
 

@@ -615,7 +615,8 @@ class VirtualHost(VhostMetadata):
         """Return a stream; raises NotFound without one, also where a queue has that name."""
         queue = self.find_queue(name)
         if queue is None or queue.stream is None:
-            raise NotFound(f"no stream '{name}' in vhost '{self.name}'")
+            other = "" if queue is None else ": it is a queue"
+            raise NotFound(f"no stream '{name}' in vhost '{self.name}'{other}")
         return queue
 
     def reader_offsets(self, stream: str) -> dict[str, int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from leporid.cli.outcomes import WrongUse, one_line
@@ -22,6 +23,8 @@ Row = Mapping[str, Any]
 NOTHING: Final = ""
 # A list or an object in a cell.
 CELL_CHARACTERS_MAX: Final = 200
+# A number of milliseconds above this is a time since 1970 (2001 and later), below it a duration.
+CLOCK_MS_MIN: Final = 10**12
 
 
 class Output:
@@ -105,22 +108,23 @@ class Output:
                 self.line(f"{one_line(key)}\t{text_of(value)}")
 
     def _table(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
+        made = [[value_at(row, column) for column in columns] for row in rows]
+        lines = [tuple(map(_shown, columns, row)) for row in made]
         # rich takes 60 ms to load, and 6 MB of disk: for terminals only, where somebody wants it.
         try:
             from rich.box import SIMPLE_HEAD
             from rich.table import Table
             from rich.text import Text
         except ImportError:
-            self._aligned([tuple(columns), *(_texts(row, columns) for row in rows)])
+            self._aligned([tuple(columns), *lines])
             return
         table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        made = [[value_at(row, column) for column in columns] for row in rows]
         for at, column in enumerate(columns):
             numbers = all(_is_number(row[at]) for row in made) and bool(made)
             table.add_column(Text(column), justify="right" if numbers else "left", overflow="fold")
-        for row in made:
+        for line in lines:
             # Text, as brackets in a name are no markup.
-            table.add_row(*(Text(text_of(value)) for value in row))
+            table.add_row(*map(Text, line))
         self._print(table)
 
     def _grid(self, lines: Sequence[tuple[str, str]]) -> None:
@@ -162,6 +166,13 @@ def _escaped(character: str) -> str:
 
 def _texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(text_of(value_at(row, column)) for column in columns)
+
+
+def _shown(column: str, value: Any) -> str:
+    """Write a value for people: a time since 1970 as one of the clock, in UTC."""
+    if column.endswith("_ms") and isinstance(value, int) and value > CLOCK_MS_MIN:
+        return datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return text_of(value)
 
 
 def value_at(row: Row, column: str) -> Any:

@@ -169,7 +169,7 @@ def _archive(options: argparse.Namespace) -> Any:
     from leporid.spark.pipelines.archive import Archive, Plan
     from leporid.spark.pipelines.archives import Archives, reading_of
     from leporid.spark.pipelines.origin import Origin
-    from leporid.spark.pipelines.reports import reader_name
+    from leporid.spark.pipelines.run_reports import reader_name
 
     select = {
         "filter": options.filter,
@@ -369,8 +369,9 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
 
 def _schedule(options: argparse.Namespace) -> Any:
     from leporid.spark.pipelines.origin import Origin
-    from leporid.spark.pipelines.schedule import Ledger, Schedule
+    from leporid.spark.pipelines.schedule import Ledger, Schedule, check_tasks
 
+    check_tasks(options.tasks, options.format)
     given = pairs(options.option)
 
     def tasks(spark: Any) -> Any:
@@ -563,7 +564,7 @@ def _run_file(options: argparse.Namespace) -> int:
 
 def _how(options: argparse.Namespace, pipeline: Any) -> Any:
     from leporid.spark.pipelines.origin import Origin
-    from leporid.spark.pipelines.reports import Reports, run_name
+    from leporid.spark.pipelines.run_reports import Reports, run_name
     from leporid.spark.pipelines.runner import Run
 
     reader = pipeline.reader if options.pipeline == "archive" else ""

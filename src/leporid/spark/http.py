@@ -23,6 +23,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from http import HTTPStatus
+from http.client import BadStatusLine
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -340,6 +341,11 @@ class Client:
                 f"{what}: the broker's certificate is not trusted: {named(error)}: give its "
                 f"authority's certificates as caFile, or --ca-file of a pipeline"
             )
+        if is_amqp(error):
+            return SparkSourceError(
+                f"{what}: this port speaks AMQP, not HTTP: give that of the management API, which "
+                f"is 15672 as a rule"
+            )
         # Nothing has been sent yet, so this may be tried again whatever the request is.
         unsent = isinstance(error, (ConnectTimeoutError, ClosedPoolError))
         if unsent or (again and isinstance(error, SSLError)):
@@ -441,6 +447,12 @@ def trusting(ca_file: str | None) -> ssl.SSLContext:
 def is_untrusted(error: HTTPError) -> bool:
     """Whether the broker's certificate was refused."""
     return isinstance(error, SSLError) and isinstance(cause(error), ssl.SSLCertVerificationError)
+
+
+def is_amqp(error: HTTPError) -> bool:
+    """Whether the answer was the protocol header of a port for AMQP (AMQP 0-9-1, section 4.2.2)."""
+    found = cause(error)
+    return isinstance(found, BadStatusLine) and found.line.lstrip("'\"").startswith("AMQP")
 
 
 def named(error: BaseException) -> str:

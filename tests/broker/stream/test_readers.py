@@ -241,8 +241,8 @@ def test_what_can_be_no_reader(world: World):
         with pytest.raises(PreconditionFailed, match="expected 1 to 255 bytes of text"):
             vhost.set_reader_offset("s", name, 1)
     world.peer().call(QueueDeclare(queue="q"))
-    for name in ("q", "none"):
-        with pytest.raises(NotFound, match=f"no stream '{name}' in vhost '/'"):
+    for name, why in (("q", ": it is a queue"), ("none", "$")):
+        with pytest.raises(NotFound, match=f"no stream '{name}' in vhost '/'{why}"):
             vhost.reader_offsets(name)
         with pytest.raises(NotFound):
             vhost.set_reader_offset(name, "r", 1)

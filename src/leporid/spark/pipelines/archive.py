@@ -30,8 +30,8 @@ from leporid.spark.pipelines.bodies.plain_text import TEXT
 from leporid.spark.pipelines.decoding import SAMPLE_ROWS, arrow_columns, infer
 from leporid.spark.pipelines.evolution import extended, read
 from leporid.spark.pipelines.origin import EARLIEST, Origin, rows_between
-from leporid.spark.pipelines.reports import reader_name, run_name
 from leporid.spark.pipelines.reprocess import put_aside, settle
+from leporid.spark.pipelines.run_reports import reader_name, run_name
 from leporid.spark.pipelines.runner import Step
 from leporid.spark.pipelines.store import (
     FORMATS,

@@ -24,7 +24,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from leporid.spark.errors import OptionError
 from leporid.spark.pipelines.places import check_file
-from leporid.spark.pipelines.reports import Reports
+from leporid.spark.pipelines.run_reports import Reports
 from leporid.spark.pipelines.status import EXIT_FAILED, EXIT_WRONG_USE, Status, now
 
 log = logging.getLogger(__name__)

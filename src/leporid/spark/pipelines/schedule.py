@@ -31,6 +31,7 @@ from leporid.spark.http import Client
 from leporid.spark.pipelines.places import place_of, sync, written
 from leporid.spark.pipelines.publishing import Numbered
 from leporid.spark.pipelines.runner import Step
+from leporid.spark.schema import nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,6 +43,30 @@ ID = "id"
 TIME = "execute_at"
 NEEDED = (ID, TIME, "body")
 ALLOWED = ("exchange", "routing_key", "headers", "properties")
+
+
+FORMATS = ("parquet", "csv", "json", "orc", "text", "xml", "avro", "delta")
+"""Formats of Spark's readers that are files, or folders of them."""
+OTHER_FORMATS = ("jdbc", "iceberg")
+
+
+def check_tasks(place: str, kind: str) -> None:
+    """Refuse, before Spark starts, what it would refuse then.
+
+    A format may have any name that a package on Spark's class path gives it, so only those are
+    refused that look like a slip.
+
+    Raises:
+        OptionError: the name is nearly that of a format, or there are no such files.
+    """
+    known = (*FORMATS, *OTHER_FORMATS)
+    if kind not in known and (near := nearest(kind, known)):
+        raise OptionError(f"there is no format {kind!r}{near}")
+    # Places elsewhere, and patterns, are for Spark to look at.
+    if kind not in FORMATS or ":" in place or set(place) & set("*?[{"):
+        return
+    if not Path(place).exists():
+        raise OptionError(f"--tasks {place!r}: there is no such file or folder")
 
 
 def due(tasks: DataFrame, sent: DataFrame | None, until: datetime | None = None) -> DataFrame:

@@ -12,7 +12,7 @@ from tests.spark.pipelines.test_runner import Scripted
 from leporid.cli import main
 from leporid.spark.errors import OptionError
 from leporid.spark.pipelines import runner
-from leporid.spark.pipelines.reports import EVERY_SECONDS, Reports, reader_name, run_name
+from leporid.spark.pipelines.run_reports import EVERY_SECONDS, Reports, reader_name, run_name
 from leporid.spark.pipelines.runner import Run, Step, run
 from leporid.spark.pipelines.status import Status, now
 

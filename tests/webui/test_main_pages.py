@@ -342,6 +342,10 @@ def test_a_delayed_message_is_cancelled(tab: Tab, hands: Hands, api: Api):
     headers = {"x-delay": 7200_000}
     api.publish("/", "reminders", "mail", "x", headers=headers, message_id=identifier)
     tab.open("delays", vhost="/", exchange="reminders").settled()
+    hands.type(tab.field("Filter"), f"p.message_id = '{identifier}'")
+    hands.press(tab.button("Apply"))
+    tab.page.wait_for_url(re.compile("filter=p"))
+    expect(tab.page.locator("main")).to_contain_text("1 message of this exchange match")
     row = tab.row(identifier)
     hands.press(row.get_by_role("button", name=re.compile("^Cancel")))
     hands.press(tab.button("Cancel the message"))

@@ -4,6 +4,7 @@
 import { html, useEffect, useState } from "../core/html.js";
 import { get, remove } from "../core/api.js";
 import { bytes, count, counted, duration, moment } from "../core/format.js";
+import { setQuery, useRoute } from "../core/route.js";
 import { useReasonNotTo } from "../core/session.js";
 import { useVisible } from "../core/visible.js";
 import { Button } from "./button.js";
@@ -26,8 +27,9 @@ function before(due_ms) {
 
 /** @param {{vhost: string, exchange: string, exchanges: string[], stretch: object|null}} props */
 export function DelayList({ vhost, exchange, exchanges, stretch, onExchange, onWhole }) {
-  const [filter, setFilter] = useState("");
-  const [chosen, setChosen] = useState("");
+  const chosen = useRoute().query.filter ?? "";
+  const [filter, setFilter] = useState(chosen);
+  useEffect(() => setFilter(chosen), [chosen]);
   const [shown, setShown] = useState(null);
   const [asked, setAsked] = useState(null);
   const [said, setSaid] = useState(null);
@@ -46,7 +48,8 @@ export function DelayList({ vhost, exchange, exchanges, stretch, onExchange, onW
           ${exchanges.map((name) => html`<option key=${name} value=${name}
             selected=${name === exchange}>${name}</option>`)}</select></label>
       </div>
-      <${Form} inline submit="Apply" kind="plain" onSubmit=${() => setChosen(filter.trim())}>
+      <${Form} inline submit="Apply" kind="plain"
+        onSubmit=${() => setQuery({ filter: filter.trim() || null })}>
         <${Field} label="Filter" name="filter" value=${filter} onInput=${setFilter}
           placeholder="customer = 4711 AND p.priority > 3" spellcheck=${false} size="48" />
       <//>

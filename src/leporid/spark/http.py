@@ -452,7 +452,7 @@ def is_untrusted(error: HTTPError) -> bool:
 def is_amqp(error: HTTPError) -> bool:
     """Whether the answer was the protocol header of a port for AMQP (AMQP 0-9-1, section 4.2.2)."""
     found = cause(error)
-    return isinstance(found, BadStatusLine) and found.line.lstrip("'\"").startswith("AMQP")
+    return isinstance(found, BadStatusLine) and "AMQP" in str(found)
 
 
 def named(error: BaseException) -> str:

@@ -32,7 +32,7 @@ BUILD = Path("build", "sanitized" if SANITIZE else "traced" if TRACE else "plain
 # Debug information would be two thirds of a module; tracebacks and profilers find functions and
 # lines of Cython without it.
 # C throws nothing, so tables for unwinding are of use to debuggers alone; they, and room between
-# code and constants, would be a tenth of a module, and there are 85.
+# code and constants, would be a tenth of a module, and there are 89.
 PLAIN_ARGUMENTS = ["-O3", "-w", "-g0", "-fno-asynchronous-unwind-tables"]
 PLAIN_LINK_ARGUMENTS = ["-Wl,-z,noseparate-code"]
 # What is found ends the process, with a stack that names lines.
@@ -52,6 +52,9 @@ DIRECTIVES = {
     "wraparound": False,  # and none is negative
     "initializedcheck": False,
     "cdivision": True,  # C's division: no test for zero, truncation
+    # Nothing compiled is pickled or copied: what it refers to belongs to one process, and once. The
+    # code that Cython adds for it would be a tenth of a module.
+    "auto_pickle": False,
     "linetrace": TRACE,
 }
 

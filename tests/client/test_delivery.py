@@ -1,6 +1,8 @@
 """Deliveries and inboxes, without a broker."""
 
 import asyncio
+import copy
+import pickle
 
 import pytest
 from tests.client.test_encoder import channel_of
@@ -59,6 +61,14 @@ async def test_an_inbox_gives_what_came_in_order():
     bodies = [inbox.pop().body for _ in range(200)]
     assert bodies == [b"%d" % tag for tag in range(1, 201)]
     assert inbox.pop() is None
+
+
+@pytest.mark.parametrize("make", [pickle.dumps, copy.copy])
+async def test_a_delivery_belongs_to_its_process(make):
+    inbox = inbox_of()
+    deliver(consuming(inbox), 1)
+    with pytest.raises(TypeError, match="cannot pickle"):
+        make(inbox.pop())
 
 
 async def test_one_waiter_is_woken_for_each_delivery():

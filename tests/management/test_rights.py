@@ -122,6 +122,7 @@ LET_IN: Final = {
         GET /api/policies/{vhost}
         GET /api/operator-policies/{vhost}
         GET /api/vhost-limits/{vhost}
+        GET /api/samples/{kind}/{name}
         GET /api/samples/{kind}/{vhost}/{name}
         POST /api/queues/{vhost}/{queue}/actions
     """,

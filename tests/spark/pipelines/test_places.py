@@ -1,11 +1,13 @@
 """Places on a disk; those in an object store are in test_object_stores.py."""
 
+import pyarrow.fs as pafs
 import pytest
 
 from leporid.spark.errors import OptionError
 from leporid.spark.pipelines.places import (
     Place,
     PlaceError,
+    azure_arguments,
     delta_options,
     iceberg_options,
     place_of,
@@ -89,6 +91,40 @@ def test_variables_of_amazons_tools_say_where_s3_is():
         "AWS_ALLOW_HTTP": "true",
     }
     assert iceberg_options(MINIO) == {"s3.endpoint": "http://127.0.0.1:9000", "s3.region": "eu-1"}
+
+
+def test_variables_say_where_azure_is_and_who_may():
+    assert azure_arguments({}) == {}
+    token = {"AZURE_STORAGE_SAS_TOKEN": "sv=1"}
+    assert azure_arguments(token) == {"sas_token": "sv=1"}
+    # pyarrow refuses both.
+    assert azure_arguments({"AZURE_STORAGE_ACCOUNT_KEY": "a2V5", **token}) == {
+        "account_key": "a2V5"
+    }
+    assert azure_arguments({}, "dfs.core.chinacloudapi.cn") == {
+        "blob_storage_authority": ".blob.core.chinacloudapi.cn",
+        "dfs_storage_authority": ".dfs.core.chinacloudapi.cn",
+        "blob_storage_scheme": "https",
+        "dfs_storage_scheme": "https",
+    }
+    emulator = {"AZURE_STORAGE_ENDPOINT": "http://127.0.0.1:10000/devstoreaccount1"}
+    assert azure_arguments(emulator, "dfs.core.windows.net") == {
+        "blob_storage_authority": "127.0.0.1:10000",
+        "dfs_storage_authority": "127.0.0.1:10000",
+        "blob_storage_scheme": "http",
+        "dfs_storage_scheme": "http",
+    }
+    assert delta_options(emulator) == {"AZURE_ALLOW_HTTP": "true"}
+
+
+def test_a_key_of_azure_in_the_variables_is_used(monkeypatch):
+    """Without it pyarrow asks for an identity, which a machine outside Azure does not have."""
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
+    files, name = place_of("abfss://lake@acct.dfs.core.windows.net/a/b").filesystem()
+    assert name == "lake/a/b"
+    other = pafs.AzureFileSystem("acct", account_key="a2V5")
+    assert files == other
+    assert files != pafs.AzureFileSystem("acct")
 
 
 def test_a_draft_is_beside(tmp_path):

@@ -3,8 +3,8 @@
 Responsible for names and for bytes, by pyarrow's file systems. Must not know tables nor Spark.
 
 Who may read and write an object store is said where that store's own tools say it: variables
-(`AWS_ACCESS_KEY_ID`, …), a profile, or the machine's role. So no secret is in a plan, in a task of
-Spark's, or in a process list.
+(`AWS_ACCESS_KEY_ID`, `AZURE_STORAGE_ACCOUNT_KEY`, …), a profile, or the machine's role. So no
+secret is in a plan, in a task of Spark's, or in a process list.
 
 Invariant: what `write` and a writer of `create` have put into a folder is on disk when `sync` has
 returned; an object of a store is there as a whole, or not at all.
@@ -79,6 +79,12 @@ class Place:
         scheme, _, rest = self.text.partition("://")
         if scheme == "s3":
             return pafs.S3FileSystem(**s3_arguments(os.environ)), rest
+        if scheme == "abfss":
+            container, _, rest = rest.partition("@")
+            host, _, rest = rest.partition("/")
+            account, _, domain = host.partition(".")
+            files = pafs.AzureFileSystem(account, **azure_arguments(os.environ, domain))
+            return files, f"{container}/{rest}"
         found, name = pafs.FileSystem.from_uri(self.text)
         return found, name
 
@@ -223,17 +229,55 @@ def s3_endpoint(environ: Mapping[str, str]) -> str | None:
     return found.rstrip("/") if found else None
 
 
+def azure_arguments(environ: Mapping[str, str], domain: str = "") -> dict[str, str]:
+    """Return what pyarrow has to be told of Azure's storage.
+
+    Without a key or a token it finds credentials by itself: a service principal in variables, or
+    the machine's identity.
+
+    Args:
+        environ: variables, with the names that deltalake reads as well.
+        domain: what follows the account's name in a URL; other clouds have others.
+    """
+    found = {}
+    key = environ.get("AZURE_STORAGE_ACCOUNT_KEY")
+    token = environ.get("AZURE_STORAGE_SAS_TOKEN")
+    if key:
+        found["account_key"] = key
+    elif token:
+        found["sas_token"] = token
+    endpoint = environ.get("AZURE_STORAGE_ENDPOINT")
+    if endpoint:
+        scheme, _, rest = endpoint.rpartition("://")
+        # An emulator has the account's name behind the host, where pyarrow puts it by itself.
+        authority = rest.partition("/")[0]
+        scheme = scheme or "https"
+    elif domain:
+        scheme, authority = "https", f".{domain}"
+    else:
+        return found
+    return found | {
+        "blob_storage_authority": authority.replace(".dfs.", ".blob.", 1),
+        "dfs_storage_authority": authority.replace(".blob.", ".dfs.", 1),
+        "blob_storage_scheme": scheme,
+        "dfs_storage_scheme": scheme,
+    }
+
+
 def delta_options(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what deltalake has to be told of S3, besides what it finds by itself.
+    """Return what deltalake has to be told of a store, besides what it finds by itself.
 
     It takes plain HTTP only if told so. Commits are conditional writes (`If-None-Match: *`), which
     is its default; who has set another way, such as a lock in DynamoDB, keeps that.
     """
     endpoint = s3_endpoint(environ)
-    if endpoint is None:
-        return {}
-    plain = {"AWS_ALLOW_HTTP": "true"} if endpoint.startswith("http://") else {}
-    return {"AWS_ENDPOINT_URL": endpoint, **plain}
+    azure = environ.get("AZURE_STORAGE_ENDPOINT", "")
+    found = {} if endpoint is None else {"AWS_ENDPOINT_URL": endpoint}
+    if endpoint is not None and endpoint.startswith("http://"):
+        found["AWS_ALLOW_HTTP"] = "true"
+    if azure.startswith("http://"):
+        found["AZURE_ALLOW_HTTP"] = "true"
+    return found
 
 
 def iceberg_options(environ: Mapping[str, str]) -> dict[str, str]:

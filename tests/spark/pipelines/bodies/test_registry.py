@@ -52,6 +52,13 @@ def test_references_come_with_a_schema(registry, opened):
     assert [(name, each.content) for name, each in found.references] == [("inner.proto", b"bytes")]
 
 
+def test_a_registry_that_has_protobuf_as_text_only_is_told(registry, opened):
+    """As Apicurio 2.6 does it: the answer is the same with ?format=serialized."""
+    registry.register("orders", 'syntax = "proto3"; message Order {}', "PROTOBUF")
+    with pytest.raises(RegistryError, match=r"/latest: .* does not know \?format=serialized, by"):
+        opened().latest("orders")
+
+
 def test_references_in_a_circle_end(registry, opened):
     references = [{"name": "r", "subject": "r", "version": 1}]
     registry.register("r", RECORD, references=references)

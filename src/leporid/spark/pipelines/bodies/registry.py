@@ -1,7 +1,8 @@
 """Schemas from a registry over HTTP, with the routes that Confluent's documents.
 
 `GET /schemas/ids/ID` and `GET /subjects/SUBJECT/versions/latest`, as Karapace, Apicurio and
-Redpanda have them, too. Must not know what is in a schema.
+Redpanda have them, too. Apicurio 2.6 gives Protobuf as text only, whatever `format` is asked for.
+Must not know what is in a schema.
 
 Invariant: what an id means is kept for the life of the process; an answer is bounded in size and
 time; no message, log or file has the password.
@@ -173,8 +174,12 @@ class Registry(Schemas):
                 return base64.b64decode(text, validate=True)
             json.loads(text)
         except (ValueError, RecursionError) as error:
-            hint = ": it must know ?format=serialized" if kind == PROTOBUF else ""
-            raise RegistryError(f"{self.url}{path}: the schema is broken ({error}){hint}") from None
+            if kind == PROTOBUF:
+                raise RegistryError(
+                    f"{self.url}{path}: the registry does not know ?format=serialized, by which "
+                    f"schemas of Protobuf are read ({error})"
+                ) from None
+            raise RegistryError(f"{self.url}{path}: the schema is broken ({error})") from None
         return text.encode()
 
     def _content_of(self, response: BaseHTTPResponse, where: str) -> bytes:

@@ -104,6 +104,17 @@ def test_what_permissions_exclude_is_disabled_and_says_why(stranger: Tab, api: A
     expect(cancel.first).to_have_attribute("title", re.compile('to configure "reminders"'))
     cancel.first.click(force=True)
     expect(stranger.dialog).to_have_count(0)
+    stranger.go("streams", "/", "flights", show="readers")
+    for name in ("Move", "Forget"):
+        expect(stranger.button(f"{name} reader archive")).to_have_attribute(
+            "title", re.compile('to configure "flights"')
+        )
+    stranger.go("filters", vhost="/", queue="orders", filter="n > 1")
+    stranger.button("Bind with this…").click()
+    stranger.dialog.get_by_label("Exchange").fill("departures")
+    stranger.dialog.get_by_label("Queue").fill("letters")
+    expect(stranger.button("Bind")).to_have_attribute("title", re.compile('to write "letters"'))
+    page.keyboard.press("Escape")
     stranger.go("queues", vhost="shop")
     stranger.button("Declare a queue").first.click()
     stranger.field("Name").fill("new")

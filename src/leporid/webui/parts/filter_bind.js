@@ -4,6 +4,7 @@ import { html, useEffect, useState } from "../core/html.js";
 import { post } from "../core/api.js";
 import { useData } from "../core/data.js";
 import { href } from "../core/route.js";
+import { useReasonNotTo } from "../core/session.js";
 import { Dialog } from "./dialog.js";
 import { Field, Form } from "./form.js";
 import { Notice } from "./notice.js";
@@ -35,6 +36,9 @@ export function FilterBind({ open, onClose, vhost, queue, test }) {
   const type = exchanges.data?.items.find((one) => one.name === exchange)?.type;
   const path = ["bindings", vhost, "e", exchange, "q", to];
   const body = { routing_key: key, arguments: argumentsOf(test) };
+  const mayNotRead = useReasonNotTo("read", vhost, exchange);
+  const mayNotWrite = useReasonNotTo("write", vhost, to);
+  const why = (exchange && mayNotRead) || (to && mayNotWrite) || "";
   const bind = async () => {
     await post(path, body);
     setDone({ exchange, to });
@@ -42,7 +46,8 @@ export function FilterBind({ open, onClose, vhost, queue, test }) {
   return html`<${Dialog} open=${open} title="Bind with this filter" onClose=${onClose}>
     <div class="box"><code class="name">${
       [test.tags && `tags: ${test.tags}`, test.filter].filter(Boolean).join("\n")}</code></div>
-    <${Form} onSubmit=${bind} submit="Bind" disabled=${!exchange || !to} onCancel=${onClose}>
+    <${Form} onSubmit=${bind} submit="Bind" why=${why}
+      disabled=${!exchange || !to} onCancel=${onClose}>
       <${Field} label="Exchange" name="exchange" value=${exchange} onInput=${setExchange} required
         options=${names} autocomplete="off"
         hint=${type ? `of type ${type}` : "where it comes in"} />

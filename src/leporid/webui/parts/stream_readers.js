@@ -5,6 +5,8 @@ import { html, useEffect, useState } from "../core/html.js";
 import { put, remove } from "../core/api.js";
 import { useData } from "../core/data.js";
 import { count } from "../core/format.js";
+import { reasonNotTo } from "../core/rights.js";
+import { useUser } from "../core/session.js";
 import { Button } from "./button.js";
 import { Confirm } from "./confirm.js";
 import { Empty } from "./empty.js";
@@ -21,6 +23,7 @@ export function StreamReaders({ vhost, name, info, partition }) {
   const readers = useData([...path, "readers"], {}, { every: EVERY_MS });
   const groups = useData(["groups", vhost, name], {}, { every: EVERY_MS });
   const [asked, setAsked] = useState(null);
+  const user = useUser();
   const rows = (readers.data?.readers ?? []).map((one) => {
     const at = info.partitions[one.partition];
     const next = Math.max(at?.first ?? 0, one.offset + 1);
@@ -31,19 +34,26 @@ export function StreamReaders({ vhost, name, info, partition }) {
     return html`<${Notice} kind="bad">${readers.error.message}<//>`;
   }
   const done = () => { setAsked(null); readers.reload(); };
+  const mayNot = (reader) => (isOf(user, reader) ? ""
+    : reasonNotTo(user, "configure", vhost, name));
   return html`
     <div class="stack">
       <${LagChart} vhost=${vhost} queue=${info.partitions[partition].queue}
         title=${info.partitions.length > 1 ? `Lag in messages, partition ${partition}`
           : "Lag in messages"} />
-      <${Readers} rows=${rows} onAsk=${setAsked} loading=${!readers.data} />
+      <${Readers} rows=${rows} onAsk=${setAsked} mayNot=${mayNot} loading=${!readers.data} />
       <${Groups} groups=${groups.data?.groups ?? []} />
       <${Move} path=${path} asked=${asked?.move} onClose=${done} />
       <${Forget} path=${path} asked=${asked?.forget} onClose=${done} />
     </div>`;
 }
 
-function Readers({ rows, onAsk, loading }) {
+/** Whether a reader is the user's own: it has the user's name, or one that goes on after a dot. */
+function isOf(user, reader) {
+  return reader === user?.name || reader.startsWith(`${user?.name}.`);
+}
+
+function Readers({ rows, onAsk, mayNot, loading }) {
   const columns = [
     { name: "reader", title: "Reader",
       cell: (row) => html`<span class="name">${row.reader}</span>` },
@@ -57,9 +67,9 @@ function Readers({ rows, onAsk, loading }) {
         count(row.skipped_messages)}</span>` },
     { name: "act", title: "", sort: false, label: "Actions", cell: (row) => html`
       <span class="row">
-        <${Button} onClick=${() => onAsk({ move: row })}
+        <${Button} onClick=${() => onAsk({ move: row })} why=${mayNot(row.reader)}
           label=${`Move reader ${row.reader}`}>Move…<//>
-        <${Button} kind="danger" onClick=${() => onAsk({ forget: row })}
+        <${Button} kind="danger" onClick=${() => onAsk({ forget: row })} why=${mayNot(row.reader)}
           label=${`Forget reader ${row.reader}`}>Forget…<//>
       </span>` },
   ];

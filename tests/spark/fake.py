@@ -90,6 +90,8 @@ class FakeBroker:
         self.faults: list[Fault] = []
         self.password = "guest"
         self.forbidden: set[str] = set()
+        # Exchanges that there are not; all others are taken for there.
+        self.missing: set[str] = set()
         self.changed = threading.Condition()
         self.stopping = False
         self._made = 0
@@ -259,6 +261,8 @@ class FakeBroker:
         return {}
 
     def publish(self, exchange: str, query: dict[str, str], body: bytes) -> Any:
+        if exchange in self.missing:
+            raise Refusal(404, "not-found", f"no exchange '{exchange}'")
         try:
             table = pa.ipc.open_stream(body).read_all()
         except pa.ArrowInvalid as error:

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import (
 from tests.spark.fake import EPOCH_MS
 
 from leporid.spark import options
+from leporid.spark.errors import OptionError
 from leporid.spark.reader import PushingReader, Reader
 from leporid.spark.schema import COLUMNS
 
@@ -23,7 +24,8 @@ EPOCH = datetime.fromtimestamp(EPOCH_MS / 1000, UTC)
 @pytest.fixture
 def make(broker):
     def make(kind=Reader, **given):
-        values = options.check_all({"url": broker.url, "stream": "orders", **given})
+        which = {} if "streamPattern" in given else {"stream": "orders"}
+        values = options.check_all({"url": broker.url, **which, **given})
         return kind(options.connection(values, {}), options.reading(values), COLUMNS)
 
     return make
@@ -108,3 +110,8 @@ def test_a_pattern_of_keys_works_without_push_down(orders, make):
     assert offsets(make(routingKeyPattern="b")) == list(range(1, 100, 2))
     assert offsets(make(routingKeyPattern="b.#")) == list(range(1, 100, 2))
     assert offsets(make(routingKeyPattern="*.b")) == []
+
+
+def test_a_pattern_that_no_stream_matches_is_refused_in_a_batch(orders, make):
+    with pytest.raises(OptionError, match=r"streamPattern 'x-\.\*': no stream that may be read"):
+        make(streamPattern="x-.*").partitions()

@@ -297,3 +297,11 @@ def test_an_end_that_was_fixed_before_the_checkpoint_was_named_is_refused(orders
     reader.latestOffset()
     with pytest.raises(OptionError, match=r"triggerAvailableNowWrapper\.enabled = true would skip"):
         reader.partitions(stood, stood)
+
+
+def test_a_pattern_without_a_match_is_told_once_and_waited_for(broker, make, caplog):
+    query = make(streamPattern="x-.*", stream=None)
+    start = query.initialOffset()
+    assert query.latestOffset(start, ReadAllAvailable()) == start
+    assert query.latestOffset(start, ReadAllAvailable()) == start
+    assert caplog.text.count("no stream that may be read in vhost '/' matches it: waiting") == 1

@@ -26,6 +26,12 @@ def test_a_wrong_name_is_refused_with_the_nearest_there_is(broker, client):
         survey(client, streams="orders,nope").check()
 
 
+def test_a_queue_that_is_named_as_a_stream_is_told_from_a_wrong_name(broker, client):
+    broker.queues["jobs"] = [1]
+    with pytest.raises(OptionError, match=r"'jobs' in vhost '/' is a queue.*option queue = jobs"):
+        survey(client, stream="jobs").check()
+
+
 def test_a_missing_right_is_passed_on(broker, client):
     broker.make("orders")
     broker.forbidden.add("orders")

@@ -11,7 +11,7 @@ from pyspark.sql import Row
 
 from leporid.management.publishing import BODY_BYTES_MAX
 from leporid.spark import options, writer
-from leporid.spark.errors import OptionError, PublishError
+from leporid.spark.errors import BrokerError, OptionError, PublishError
 from leporid.spark.schema import publishing
 from leporid.spark.writer import (
     BatchWriter,
@@ -204,6 +204,23 @@ def test_a_stream_is_written_by_name_or_by_its_exchange(broker, make, task):
         make(columns=BODY | {"routing_key": "string"}, stream="orders").write(
             iter([rows(1, routing_key=["k"])])
         )
+
+
+def test_a_wrong_target_is_found_before_a_task_starts(broker, make, task):
+    make(exchange="e").job.check()
+    make(stream="orders").job.check()
+    make(exchange="amq.default", routingKey="orders").job.check()
+    broker.queues["jobs"] = []
+    make(exchange="amq.default", routingKey="jobs").job.check()
+    broker.missing.add("nope")
+    with pytest.raises(BrokerError, match=r"404 .*no exchange 'nope'"):
+        make(exchange="nope").job.check()
+    with pytest.raises(BrokerError, match=r"404 .*no stream nope"):
+        make(stream="nope").job.check()
+    with pytest.raises(OptionError, match=r"routingKey = 'nope': there is no such queue"):
+        make(exchange="amq.default", routingKey="nope").job.check()
+    make(exchange="amq.default", routingKey="nope", unroutable="ignore").job.check()
+    assert stored(broker) == []
 
 
 def test_rows_that_go_nowhere_fail_unless_told_otherwise(broker, make, task):

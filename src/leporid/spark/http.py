@@ -12,6 +12,7 @@ does no harm.
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import logging
 import math
@@ -23,7 +24,6 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from http import HTTPStatus
-from http.client import BadStatusLine
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -190,6 +190,14 @@ class Client:
         path = self._path("publish", exchange)
         return self._json("POST", path, query, body, ARROW, again=producer is not None)
 
+    def check_exchange(self, exchange: str, nothing: bytes) -> None:
+        """Publish an empty Arrow stream, so that a wrong name or a missing right shows now.
+
+        Raises:
+            BrokerError: the broker refuses.
+        """
+        self._json("POST", self._path("publish", exchange), {}, nothing, ARROW)
+
     def records(self, stream: str, query: Mapping[str, Any]) -> AbstractContextManager[Body]:
         """Ask for records; the answer's body, whose connection is kept if it was read to its end.
 
@@ -220,6 +228,18 @@ class Client:
                 body.read()
 
         self._insist(ask)
+
+    def has_queue(self, name: str) -> bool:
+        """Return whether there is a queue or a stream; true if the user may not know."""
+        for ask in (self.check_queue, self.info):
+            try:
+                ask(name)
+            except BrokerError as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    return True
+            else:
+                return True
+        return False
 
     def lease(self, queue: str, most: int, ttl_ms: int) -> tuple[str | None, int]:
         """Take messages out of a queue for a while: the lease and how many; None of an empty one.
@@ -342,9 +362,10 @@ class Client:
                 f"authority's certificates as caFile, or --ca-file of a pipeline"
             )
         if is_amqp(error):
+            # Nor does it make a port another one.
             return SparkSourceError(
-                f"{what}: this port speaks AMQP, not HTTP: give that of the management API, which "
-                f"is 15672 as a rule"
+                f"{self.to.url} is a port of AMQP: the option url (or LEPORID_URL) has to be that "
+                f"of the management API, as a rule http://HOST:15672"
             )
         # Nothing has been sent yet, so this may be tried again whatever the request is.
         unsent = isinstance(error, (ConnectTimeoutError, ClosedPoolError))
@@ -450,9 +471,9 @@ def is_untrusted(error: HTTPError) -> bool:
 
 
 def is_amqp(error: HTTPError) -> bool:
-    """Whether the answer was the protocol header of a port for AMQP (AMQP 0-9-1, section 4.2.2)."""
-    found = cause(error)
-    return isinstance(found, BadStatusLine) and "AMQP" in str(found)
+    """Whether a server of AMQP answered, which names its protocol to a client of another."""
+    root = cause(error)
+    return isinstance(root, http.client.BadStatusLine) and str(root).startswith("AMQP")
 
 
 def named(error: BaseException) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from leporid.spark import pushdown as filters
 from leporid.spark.checks import EARLIEST, LATEST
-from leporid.spark.errors import sentence_alone
+from leporid.spark.errors import OptionError, sentence_alone
 from leporid.spark.features import DataSourceReader, InputPartition
 from leporid.spark.http import client_for
 from leporid.spark.offsets import Key, Range, batch_ranges, split
@@ -76,6 +76,8 @@ class Reader(DataSourceReader):
         survey = Survey(client_for(self.connection), self.reading)
         survey.check()
         parts = survey.parts()
+        if not parts:
+            raise OptionError(survey.no_match())
         begin = self.reading.start or Start(at=EARLIEST)
         starts = survey.resolve(begin, parts, "starting", EARLIEST)
         ends = survey.resolve(self.reading.end or Start(at=LATEST), parts, "ending")

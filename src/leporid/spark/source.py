@@ -179,7 +179,9 @@ class DefaultSource(DataSource):
                 raise OptionError(f"option sequenceColumn = {column!r}: it must hold whole numbers")
             extra = [column]
         kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-        return Job(said.connection(self.values), writing, publishing(kinds, extra))
+        job = Job(said.connection(self.values), writing, publishing(kinds, extra))
+        job.check()
+        return job
 
 
 def _projection(schema: StructType, readable: pa.Schema = READABLE) -> pa.Schema:

@@ -115,6 +115,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             parts = self._available_now
         else:
             parts = self._survey().wait(position, self.reading.poll_ms)
+        if not parts and not position and self.reading.pattern is not None:
+            self._warn([f"{self._survey().no_match()}: waiting for one"])
         self._seen = offsets.latest(parts, position)
         current, losses = offsets.reconcile(position, parts, fail_on_loss=self.reading.fail_on_loss)
         self._warn(losses)

@@ -78,11 +78,28 @@ class Survey:
             except BrokerError as error:
                 if error.status != 404:
                     raise
+                if self._is_queue(name):
+                    raise OptionError(
+                        f"{name!r} in vhost {self._client.to.vhost!r} is a queue, not a stream: "
+                        f"read it as a batch with the option queue = {name} instead, or declare it "
+                        f"with x-queue-type = stream"
+                    ) from error
                 there = self._client.streams()
                 raise OptionError(
                     f"there is no stream {name!r} in vhost {self._client.to.vhost!r}"
                     f"{nearest(name, there)} ({error})"
                 ) from error
+
+    def _is_queue(self, name: str) -> bool:
+        try:
+            self._client.check_queue(name)
+        except BrokerError:
+            return False
+        return True
+
+    def no_match(self) -> str:
+        """Return the sentence for a pattern that no stream matches."""
+        return f"{self}: no stream that may be read in vhost {self._client.to.vhost!r} matches it"
 
     def parts(self, *, missing: bool = False) -> dict[Key, Part]:
         """Return all partitions.

@@ -95,6 +95,28 @@ class Job:
             return Target(DEFAULT_EXCHANGE, writing.stream)
         return Target(writing.stream, None)
 
+    def check(self) -> None:
+        """Ask the broker about the target, so that no task starts which cannot write to it.
+
+        Raises:
+            OptionError: the queue that the option routingKey names in the default exchange is
+                missing, or options and columns contradict each other.
+            BrokerError: the stream or the exchange is missing, or the right to write.
+        """
+        client = client_for(self.connection)
+        target = self.target(client)
+        client.check_exchange(target.exchange, nothing(self.schema))
+        own = {"exchange", "routing_key"} & set(self.schema.names)
+        key = self.writing.routing_key
+        if target.exchange != DEFAULT_EXCHANGE or own or not key:
+            return
+        if self.writing.unroutable == "fail" and not client.has_queue(key):
+            raise OptionError(
+                f"option routingKey = {key!r}: there is no such queue in vhost "
+                f"{self.connection.vhost!r}, and the default exchange routes to queues by their "
+                f"names: declare it, or give unroutable = ignore"
+            )
+
 
 def publish(
     job: Job,
@@ -145,6 +167,11 @@ def encoded(batch: pa.RecordBatch) -> bytes:
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def nothing(schema: pa.Schema) -> bytes:
+    """Return a stream without rows."""
+    return encoded(pa.RecordBatch.from_pylist([], schema))
 
 
 def cut(batch: pa.RecordBatch, rows_max: int) -> Iterator[pa.RecordBatch]:

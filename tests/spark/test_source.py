@@ -47,7 +47,7 @@ def test_the_schema_is_given_for_a_stream_that_exists(broker):
         source(url=broker.url, stream="order").schema()
 
 
-def test_each_use_has_its_class(monkeypatch, caplog):
+def test_each_use_has_its_class(broker, monkeypatch, caplog):
     assert type(source(stream="s").reader(schema=BODY)) is Reader
     assert type(source(stream="s", pushDownFilters="true").reader(schema=BODY)) is Reader
     assert "filterPushdown.enabled is false" in caplog.text
@@ -55,8 +55,9 @@ def test_each_use_has_its_class(monkeypatch, caplog):
     assert type(source(stream="s").reader(schema=BODY)) is Reader
     assert type(source(stream="s", pushDownFilters="true").reader(schema=BODY)) is PushingReader
     assert type(source(stream="s").streamReader(schema=BODY)) is StreamReader
-    assert type(source(exchange="e").writer(BODY, overwrite=False)) is BatchWriter
-    assert type(source(exchange="e").streamWriter(BODY, overwrite=False)) is StreamWriter
+    there = {"url": broker.url, "exchange": "e"}
+    assert type(source(**there).writer(BODY, overwrite=False)) is BatchWriter
+    assert type(source(**there).streamWriter(BODY, overwrite=False)) is StreamWriter
 
 
 def test_a_column_that_does_not_exist_is_refused_by_name():
@@ -92,8 +93,8 @@ def test_what_is_published_cannot_be_overwritten():
         source(exchange="e").streamWriter(BODY, overwrite=True)
 
 
-def test_the_column_of_numbers_must_exist_and_hold_whole_numbers():
-    given = {"exchange": "e", "producer": "p"}
+def test_the_column_of_numbers_must_exist_and_hold_whole_numbers(broker):
+    given = {"url": broker.url, "exchange": "e", "producer": "p"}
     sink = source(**given, sequenceColumn="n").writer(NUMBERED, overwrite=False)
     assert sink.job.schema.names == ["body"]
     with pytest.raises(OptionError, match="no such column"):
@@ -103,8 +104,8 @@ def test_the_column_of_numbers_must_exist_and_hold_whole_numbers():
         source(**given, sequenceColumn="n").writer(words, overwrite=False)
 
 
-def test_a_column_named_exchange_says_where_to_publish():
+def test_a_column_named_exchange_says_where_to_publish(broker):
     named = StructType([*BODY.fields, StructField("exchange", StringType())])
-    assert source().writer(named, overwrite=False).job.writing.exchange is None
+    assert source(url=broker.url).writer(named, overwrite=False).job.writing.exchange is None
     with pytest.raises(OptionError, match="not said where"):
         source().writer(BODY, overwrite=False)

@@ -278,7 +278,9 @@ class FakeBroker:
                 duplicates = min(table.num_rows, max(0, last + 1 - sequence))
                 self.producers[producer] = max(last, sequence + table.num_rows - 1)
             fresh = table.slice(duplicates)
-            self.posted.append((exchange, query, fresh))
+            # A table without rows only asks whether one may be published.
+            if table.num_rows:
+                self.posted.append((exchange, query, fresh))
             unroutable = self._route(exchange, fresh)
         return {
             "rows": table.num_rows,

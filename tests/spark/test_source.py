@@ -13,7 +13,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from leporid.spark.errors import OptionError
+from leporid.spark.errors import BrokerError, OptionError
 from leporid.spark.reader import PUSHING_WORKER, PushingReader, Reader
 from leporid.spark.source import DefaultSource
 from leporid.spark.stream_reader import StreamReader
@@ -55,9 +55,13 @@ def test_each_use_has_its_class(broker, monkeypatch, caplog):
     assert type(source(stream="s").reader(schema=BODY)) is Reader
     assert type(source(stream="s", pushDownFilters="true").reader(schema=BODY)) is PushingReader
     assert type(source(stream="s").streamReader(schema=BODY)) is StreamReader
-    there = {"url": broker.url, "exchange": "e"}
-    assert type(source(**there).writer(BODY, overwrite=False)) is BatchWriter
-    assert type(source(**there).streamWriter(BODY, overwrite=False)) is StreamWriter
+    target = {"url": broker.url, "exchange": "e"}
+    assert type(source(**target).writer(BODY, overwrite=False)) is BatchWriter
+    assert type(source(**target).streamWriter(BODY, overwrite=False)) is StreamWriter
+    broker.missing.add("e")
+    for make in (source(**target).writer, source(**target).streamWriter):
+        with pytest.raises(BrokerError, match="no exchange 'e'"):
+            make(BODY, overwrite=False)
 
 
 def test_a_column_that_does_not_exist_is_refused_by_name():
@@ -106,6 +110,7 @@ def test_the_column_of_numbers_must_exist_and_hold_whole_numbers(broker):
 
 def test_a_column_named_exchange_says_where_to_publish(broker):
     named = StructType([*BODY.fields, StructField("exchange", StringType())])
-    assert source(url=broker.url).writer(named, overwrite=False).job.writing.exchange is None
+    sink = source(url=broker.url).writer(named, overwrite=False)
+    assert sink.job.writing.exchange is None
     with pytest.raises(OptionError, match="not said where"):
         source().writer(BODY, overwrite=False)

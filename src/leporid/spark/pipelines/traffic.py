@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from leporid.spark.errors import OptionError
 from leporid.spark.offsets import Offsets, lag
-from leporid.spark.pipelines import counts, report
+from leporid.spark.pipelines import counts, traffic_page
 from leporid.spark.pipelines.counts import Counts
 from leporid.spark.pipelines.origin import Origin
 from leporid.spark.pipelines.places import place_of
@@ -351,7 +351,9 @@ class Traffic:
         every = seconds_of(self.plan.every or MINUTE)
         if total["messages"]:
             if self.plan.every is None:
-                every = report.interval_seconds((total["last"] - total["first"]).total_seconds())
+                every = traffic_page.interval_seconds(
+                    (total["last"] - total["first"]).total_seconds()
+                )
             tables |= {
                 "minutes": rows_of(by_minute(found, f"{every:.0f} seconds")),
                 "keys": rows_of(top_keys(found)),
@@ -359,7 +361,7 @@ class Traffic:
                 "delays": rows_of(delays(found)),
                 "sessions": rows_of(longest(busy)),
             }
-        page = report.page(self.origin.stream, tables, self.clock(), every)
+        page = traffic_page.page(self.origin.stream, tables, self.clock(), every)
         draft = self.plan.place / ".report.html.draft"
         draft.write_text(page, encoding="utf-8")
         draft.replace(self.plan.place / "report.html")

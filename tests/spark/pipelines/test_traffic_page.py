@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from leporid.spark.pipelines.report import (
+from leporid.spark.pipelines.traffic_page import (
     delay,
     doubling,
     filled,

@@ -270,6 +270,7 @@ PROGRAM = """
     [("next(consumer)", -signal.SIGINT), ("connection.close()", 0), ("pass", 0), ("1 / 0", 1)],
     ids=["interrupted", "closed", "left open", "failed"],
 )
+@pytest.mark.usefixtures("interruptible")  # a program inherits it where a signal is ignored
 def test_a_program_ends(broker: BrokerProcess, then: str, code: int):
     """No thread keeps it, whether it has closed its connection or not."""
     process = subprocess.Popen(

@@ -12,6 +12,7 @@ from bench.attacks.peer import (
     QUEUE_DELETE,
     QUEUE_PURGE,
     TX_COMMIT,
+    TX_ROLLBACK,
     TX_SELECT,
     Peer,
     consume,
@@ -22,6 +23,7 @@ from bench.attacks.peer import (
 from leporid.load.amqp import ack, short
 
 MILLION = 1_000_000
+MIB = 1024 * 1024
 POLICY_QUEUES = 50_000
 FLIPS = 20
 # One less than the default of limits.transaction_entries_max.
@@ -80,6 +82,22 @@ def commit(ground: Ground) -> Steps:
         for _ in range(ground.count(MILLION // ALLOWED)):
             fill(peer, "q", ALLOWED)
             peer.ask(TX_COMMIT)
+
+
+@attack("commit-bytes")
+def commit_bytes(ground: Ground) -> Steps:
+    """Transactions of 128 messages of 1 MiB are committed and rolled back in turns."""
+    with ground.peer() as peer:
+        peer.push(queue_declare("q"))
+        peer.ask(TX_SELECT)
+        yield
+        message = publish("", "q", bytes(MIB))
+        for _ in range(ground.count(4)):
+            for end in (TX_ROLLBACK, TX_COMMIT):
+                for _ in range(128):
+                    peer.push(message)
+                peer.ask(end)
+            peer.ask(QUEUE_PURGE, b"\0\0" + short("q") + b"\0")
 
 
 @attack("expiry")

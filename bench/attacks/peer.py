@@ -50,6 +50,7 @@ BASIC_GET: Ids = (60, 70)
 BASIC_RECOVER: Ids = (60, 110)
 TX_SELECT: Ids = (90, 10)
 TX_COMMIT: Ids = (90, 20)
+TX_ROLLBACK: Ids = (90, 30)
 
 RECEIVE_BYTES = 262144
 # A broker that reads nothing for so long has stopped to.

@@ -18,8 +18,9 @@ from leporid.engine.connection.group_retries cimport GroupRetries
 from leporid.engine.internal.backlog cimport make_backlog
 from leporid.engine.internal.delays cimport Delays
 from leporid.engine.internal.verdict_queue cimport VerdictQueue
-from leporid.engine.log.cleaning cimport clean, compact
+from leporid.engine.log.cleaning cimport clean, compact, go_on_relocating
 from leporid.engine.log.facts cimport append_clean, flush_settles
+from leporid.engine.log.log cimport give_back, is_leaving
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.publishing.publishing cimport Publishing
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
@@ -242,6 +243,11 @@ cdef class Engine:
         if self.logs.unsettled:
             flush_settles(self.logs, 0)
         compact(self.logs)
+        if self.logs.relocating is not None or is_leaving():
+            self.clock.begin_stage(STAGE_NS)
+            if self.logs.relocating is not None:
+                go_on_relocating(self.logs)
+            give_back(self.clock)
         self.clock.begin_stage(INPUT_NS)
 
     @property
@@ -259,7 +265,8 @@ cdef class Engine:
                     or self.queues.dead_lettering.waiting or self.queues.dead_lettering.refused
                     or self.queues.timeouts_changed
                     or self.queues.due_queues or self.streams.scanning or self.searches.queues
-                    or self.jobs.lines.count or self.queues.late or self.connections.timeouts.late)
+                    or self.jobs.lines.count or self.queues.late or self.connections.timeouts.late
+                    or self.logs.relocating is not None or is_leaving())
 
     # ------------------------------------------------------------- sync
 

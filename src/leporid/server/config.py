@@ -235,7 +235,7 @@ class Limits:
         10_000,
         "publishes and settles of one transaction; a publish to *n* queues counts as 1 + *n*/4, "
         "and once more for each stream among them. Others wait while it is committed: 0.5 ms for "
-        "1000, and 1 to 3 ms for each megabyte",
+        "1000, and for each megabyte to streams 1 to 3 ms",
         live=True,
     )
     # RabbitMQ 3.13's default; 4 allows 16 MiB.

@@ -8,7 +8,7 @@ import pytest
 from tests.engine.disk_fake import Disk, recover
 from tests.engine.frames import PERSISTENT, ack, publish
 from tests.engine.session_fake import Peer, make_engine
-from tests.engine.slices import ended
+from tests.engine.slices import SOME, cut_often, ended, steps_of
 
 from leporid.engine.queue.queue import Queue
 
@@ -144,6 +144,52 @@ def test_a_log_of_tiny_messages_settled_in_any_order_comes_to_rest(seed):
     left = queues["d"].unacked_count
     disk.settle(engine)
     assert counts_after_a_crash(disk) == (left, 300)
+
+
+def large_segment(engine, disk: Disk, peer: Peer, count: int) -> None:
+    """One transaction, so one segment, of which every second message was settled."""
+    peer.channels[2].select_tx()
+    send(peer, "d", *[300] * count)
+    peer.channels[2].commit()
+    turn(engine, disk)
+    for _ in range(count):
+        assert peer.channel.get(peer.queues["d"], False)
+    peer.take()
+    peer.feed(*(ack(1, tag) for tag in range(1, count, 2)))
+    engine.run()
+    assert len(disk.files) == 1
+
+
+def moved(engine) -> int:
+    """Messages of newer segments."""
+    return sum(segment.live for segment in engine.logs.segments if segment.number > 1)
+
+
+def test_a_segment_is_copied_in_steps(engine, disk, durable, peer):
+    large_segment(engine, disk, peer, 4000)
+    cut_often(engine)
+    turn(engine, disk)
+    assert 0 < moved(engine) < SOME
+    assert max(steps_of(engine, lambda: moved(engine))) < SOME
+    disk.settle(engine)
+    assert bytes_of(disk) < 3 * 2000 * 400
+    assert counts_after_a_crash(disk) == (2000, 0)
+
+
+def test_entries_are_settled_while_their_segment_is_copied(engine, disk, durable, peer):
+    """Some whose copies exist, and some that are still to be copied; with a crash after each."""
+    large_segment(engine, disk, peer, 4000)
+    cut_often(engine)
+    turn(engine, disk)
+    left = 2000
+    for tag in range(2, 4000, 400):
+        peer.feed(ack(1, tag), ack(1, 4002 - tag))
+        left -= 2
+        turn(engine, disk)
+        assert counts_after_a_crash(disk) == (left, 0)
+    disk.settle(engine)
+    assert counts_after_a_crash(disk) == (left, 0)
+    assert durable.unacked_count == left
 
 
 def test_a_deleted_queue_frees_its_segments(engine, disk, durable, peer):

@@ -750,7 +750,7 @@ cdef class Channel:
     def select_tx(self):
         """tx.select: from now on publishes and settles wait for a commit."""
         if self.transaction is None:
-            self.transaction = Transaction()
+            self.transaction = Transaction(self.logs)
         self.transactional = True
 
     def commit(self):

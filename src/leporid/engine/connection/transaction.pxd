@@ -5,11 +5,33 @@ from libc.stdint cimport uint64_t
 cdef class Transaction  # before the modules that know it, too
 
 from leporid.engine.connection.channel cimport Channel
+from leporid.engine.log.log cimport Log
+from leporid.engine.log.staging cimport StagedRecords
 from leporid.engine.routing.route cimport Route
+from leporid.engine.wire.codec cimport Props
 from leporid.engine.wire.record cimport Message
 
+cdef class Publish:
+    cdef Route route
+    cdef bint mandatory
+    cdef Message message            # points to the bytes, or into `staged`
+    cdef Props props
+    cdef bytes names, properties, body  # None if it is staged
+    cdef StagedRecords staged       # None if it is not
+    cdef size_t at                  # where it is staged
+    cdef int read(self) except -1
+    cdef bint stage(self, StagedRecords staged) except -1
+    cdef size_t copied_bytes(self) noexcept
+
+cdef class Waiting:
+    cdef Log log
+    cdef uint64_t bytes             # of messages that are going there
+    cdef StagedRecords staged       # None until they are many
+
 cdef class Transaction:
-    cdef list publishes             # (route, names, properties, body, mandatory), the oldest first
+    cdef list publishes             # Publish, the oldest first
+    cdef Waiting transient
+    cdef Waiting durable
     cdef list settles               # (tag, queue, seq, consumer, since when in ms, how)
     cdef list letters               # refused messages, to be dead-lettered after COMMIT
     cdef uint64_t bytes
@@ -21,5 +43,7 @@ cdef class Transaction:
     cdef int charge(self, Channel channel, size_t entries, uint64_t size) except -1
     cdef int forget_publishes(self, Channel channel) except -1
     cdef uint64_t commit(self, Channel channel) except? 0
-    cdef list routed_publishes(self, Channel channel, list reserving)
+    cdef Waiting waiting_with(self, Publish publish)
+    cdef bint has_staged(self, Waiting waiting, size_t size) except -1
+    cdef int route_anew(self, Channel channel, list reserving) except -1
     cdef int roll_back(self, Channel channel) except -1

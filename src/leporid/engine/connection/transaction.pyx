@@ -3,8 +3,9 @@
 Responsible for what tx.commit and tx.rollback do, and for what is kept until then. It must not know
 how a message is routed and published, nor how a delivery is settled: that is the channel's.
 
-Invariants: between the first fact of a transaction and its COMMIT no other record is appended;
-nothing here refers to the channel, which would be a cycle.
+Invariants: between the first fact of a transaction and its COMMIT no other record is appended, and
+a commit copies few bytes, however many the transaction has (`log/staging.pyx`); nothing here refers
+to the channel, which would be a cycle.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -15,8 +16,9 @@ from leporid.engine.connection.channel cimport (
     SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel,
 )
 from leporid.engine.log.facts cimport append_commit, flush_settles
-from leporid.engine.log.log cimport COMMIT_PUBLISHES, FLAG_IN_TX, Log
+from leporid.engine.log.log cimport COMMIT_PUBLISHES, FLAG_IN_TX, Log, leave
 from leporid.engine.log.logs cimport Logs
+from leporid.engine.log.staging cimport StagedRecords, staged_records
 from leporid.engine.queue.dead_lettering cimport DeadLettering
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
 from leporid.engine.queue.queue cimport Queue
@@ -27,7 +29,7 @@ from leporid.engine.routing.route_cache cimport resolved_now
 from leporid.engine.stream.stream cimport Stream
 from leporid.engine.wire.codec cimport Props, walk_properties
 from leporid.engine.wire.record cimport (
-    Message, Record, Target, body_bytes, message_of, names_bytes, properties_bytes,
+    Message, Record, Target, body_bytes, message_in, message_of, names_bytes, properties_bytes,
 )
 
 from operator import itemgetter
@@ -39,12 +41,57 @@ cdef enum:
     BYTES_MAX = 512 * 1024 * 1024
     # What a publish or a settle takes beside the bytes of the message.
     ENTRY_BYTES = 400
+    # Messages are staged when there are more bytes of them than this part of a durable segment: a
+    # commit copies less in a millisecond or two, and each commit of more has a file of its own.
+    STAGED_PART = 8
+
+
+cdef class Publish:
+    """A message that waits for the commit."""
+
+    cdef int read(self) except -1:
+        """Have pointers into bytes, or to what is staged."""
+        if self.staged is None:
+            self.message = message_of(self.names, self.properties, self.body)
+        else:
+            self.message = message_in(self.staged.record_at(self.at))
+        walk_properties(self.message.properties, self.message.properties_len, &self.props)
+        return 0
+
+    cdef bint stage(self, StagedRecords staged) except -1:
+        """Lay the message out where it is going to be; returns whether there was room."""
+        self.at = staged.stage(&self.message, len(self.route.queues))
+        if not self.at:
+            return False
+        self.staged = staged
+        self.names = self.properties = self.body = None
+        self.read()
+        return True
+
+    cdef size_t copied_bytes(self) noexcept:
+        """What a commit appends for it in the durable log, and does not find there."""
+        cdef Route route = self.route
+        cdef size_t copies = len(route.own_records) if route.own_records is not None else 0
+        cdef size_t content = (self.message.names_len + self.message.body_len + max(
+            self.message.properties_len, len(route.with_bcc) if route.with_bcc is not None else 0))
+        cdef size_t queues = len(route.queues)
+        if self.staged is None or copies or not self.staged.has_places(self.at, queues) or (
+                route.durable and not self.staged.log.durable):
+            copies += 1
+        return copies * (sizeof(Record) + sizeof(Target) + 8 + content) + (
+            queues * sizeof(Target) if copies else 0)
+
+
+cdef class Waiting:
+    """What the messages of a transaction take that are going to one log."""
 
 
 cdef class Transaction:
     """What a channel has published and settled since the last commit or rollback."""
 
-    def __cinit__(self):
+    def __cinit__(self, Logs logs not None):
+        self.durable, self.transient = Waiting(), Waiting()
+        self.durable.log, self.transient.log = logs.durable, logs.transient
         self.publishes = []
         self.settles = []
         self.letters = []
@@ -55,11 +102,46 @@ cdef class Transaction:
     cdef int keep(self, Channel channel, Route route, const Message *message,
                   bint mandatory) except -1:
         """Publish a message at the commit."""
-        self.charge(channel, publish_entries(route), ENTRY_BYTES + message.names_len
-                    + message.properties_len + message.body_len)
-        self.publishes.append((route, names_bytes(message), properties_bytes(message),
-                               body_bytes(message), mandatory))
+        cdef Publish publish = Publish()
+        cdef Waiting waiting
+        cdef size_t size = message.names_len + message.properties_len + message.body_len
+        self.charge(channel, publish_entries(route), ENTRY_BYTES + size)
+        publish.route, publish.mandatory, publish.message = route, mandatory, message[0]
+        walk_properties(message.properties, message.properties_len, &publish.props)
+        waiting = self.waiting_with(publish)
+        if waiting is None or not self.has_staged(waiting, size) or (
+                not publish.stage(waiting.staged)):
+            publish.names, publish.properties = names_bytes(message), properties_bytes(message)
+            publish.body = body_bytes(message)
+            publish.read()
+        self.publishes.append(publish)
         return 0
+
+    cdef Waiting waiting_with(self, Publish publish):
+        """With which messages this one may be staged; None: it is copied at the commit."""
+        if publish.route.own_records is not None or not publish.route.queues:
+            return None
+        if publish.props.delivery_mode == 2 and publish.route.durable:
+            return self.durable
+        return self.transient
+
+    cdef bint has_staged(self, Waiting waiting, size_t size) except -1:
+        """Count a message; returns whether so many are to be staged."""
+        cdef Publish publish
+        waiting.bytes += size
+        if waiting.staged is not None:
+            return True
+        if waiting.bytes <= waiting.log.segment_bytes // (
+                STAGED_PART if waiting.log.durable else 1):
+            return False
+        # As much again for what is appended at the commit: copies for queues that came since.
+        waiting.staged = staged_records(waiting.log, 2 * BYTES_MAX)
+        if waiting.staged is None:
+            return False
+        for publish in self.publishes:
+            if self.waiting_with(publish) is waiting:
+                publish.stage(waiting.staged)
+        return True
 
     cdef int charge_settles(self, Channel channel, size_t count) except -1:
         """Count settles before they are kept."""
@@ -86,8 +168,13 @@ cdef class Transaction:
 
     cdef int forget_publishes(self, Channel channel) except -1:
         """They were committed, or will not be; what is kept for settles is not charged any more."""
+        cdef Waiting waiting
         channel.account.release(self.bytes)
         self.publishes, self.entries, self.bytes = [], 0, 0
+        for waiting in (self.durable, self.transient):
+            if waiting.staged is not None:
+                leave(waiting.staged)
+            waiting.staged, waiting.bytes = None, 0
         return 0
 
     cdef uint64_t commit(self, Channel channel) except? 0:
@@ -108,14 +195,15 @@ cdef class Transaction:
         # Deliveries may cause dead letters, whose facts must not come between those of the
         # transaction; a full queue would deliver before it refuses.
         channel.queues.offer()
-        publishes = self.routed_publishes(channel, reserving)
+        self.route_anew(channel, reserving)
+        publishes, staged = self.publishes, [self.durable.staged, self.transient.staged]
         acks, others = [], []
         for settle in self.settles:
             (acks if is_fact(settle) else others).append(settle)
         self.forget_publishes(channel)
         self.settles = []
         try:
-            durable = append_all(channel, publishes, acks)
+            durable = append_all(channel, publishes, acks, staged)
         finally:
             # A message that no queue took in the end may be published again.
             for cache in reserving:
@@ -138,26 +226,26 @@ cdef class Transaction:
             return max(logs.generation, logs.settles_generation)
         return logs.settles_generation if logs.settles != settles else 0
 
-    cdef list routed_publishes(self, Channel channel, list reserving):
-        """The publishes of a commit, with their routes updated."""
+    cdef int route_anew(self, Channel channel, list reserving) except -1:
+        """Update the routes of what is published."""
         cdef Queue queue
+        cdef Publish publish
         cdef Route route, given, before = None, after = None
-        cdef Props props
-        cdef bytes names, properties, body, with_bcc
-        publishes = []
-        for given, names, properties, body, mandatory in self.publishes:
+        cdef bytes properties
+        for publish in self.publishes:
+            given = publish.route
             if given is before:
-                publishes.append((after, names, properties, body, mandatory))
+                publish.route = after
                 continue
-            route, with_bcc = given, given.with_bcc
-            if route.caching:
-                walk_properties(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties),
-                                &props)
-                route = without_duplicates(routed_anew(channel, route, names, properties), &props)
+            if given.caching:
+                properties = properties_bytes(&publish.message)
+                route = without_duplicates(
+                    routed_anew(channel, given, names_bytes(&publish.message), properties),
+                    &publish.props)
             else:
-                route = make_route([queue for queue in all_queues(route)
+                route = make_route([queue for queue in all_queues(given)
                                     if not queue.retired])
-            route.with_bcc = with_bcc
+            route.with_bcc = given.with_bcc
             if route.refusing:
                 for queue in route.queues:
                     # Deliveries to consumers without acks are settled now, before the size of the
@@ -166,8 +254,8 @@ cdef class Transaction:
             if route.caching:
                 reserve(route, properties, reserving)
             after, before = route, None if given.caching else given     # most have the same
-            publishes.append((route, names, properties, body, mandatory))
-        return publishes
+            publish.route = route
+        return 0
 
     cdef int roll_back(self, Channel channel) except -1:
         """Forget publishes; deliveries that were settled are unsettled again."""
@@ -178,25 +266,22 @@ cdef class Transaction:
         return 0
 
 
-cdef bint append_all(Channel channel, list publishes, list acks) except -1:
+cdef bint append_all(Channel channel, list publishes, list acks, list all_staged) except -1:
     """Append the facts of a transaction and its COMMIT; returns whether it is durable."""
     cdef Log log = channel.logs.durable
-    cdef Route route
     cdef Message message
-    cdef Props props
     cdef size_t size = 2 * sizeof(Record)
-    cdef bytes names, properties, body
+    cdef Publish publish
+    cdef Route route
     cdef Queue queue
+    cdef StagedRecords staged
     cdef uint64_t before
-    cdef bint durable = False
-    for route, names, properties, body, _ in publishes:
+    cdef bint durable = False, begun = False
+    for publish in publishes:
+        route = publish.route
         # For a duplicate, the commit promises that its original is on disk.
         durable = durable or route.durable or route.duplicate or route.own_records is not None
-        # One record for the queues, and one for each that keeps its own.
-        size += (1 + len(route.own_records or ())) * (
-            sizeof(Record) + sizeof(Target) + 8 + len(names) + len(body)
-            + len(route.with_bcc or properties))
-        size += len(route.queues) * sizeof(Target)
+        size += publish.copied_bytes()
         if route.caching or route.refusing:
             # For entries that caches drop for this one; and for messages that a full queue
             # delivers first, which are settled at once for consumers without acks.
@@ -204,18 +289,31 @@ cdef bint append_all(Channel channel, list publishes, list acks) except -1:
     for _, queue, _, _, _, _ in acks:
         durable = durable or queue.durable
         size += 2 * sizeof(Record) + 32
+    for staged in all_staged:
+        durable = durable or staged is not None and staged.log.durable
     if durable:
         flush_settles(channel.logs, 0)
-        log.begin((size + 7) & ~<size_t> 7)  # so that all facts are in one segment
     before = log.appended
-    for route, names, properties, body, mandatory in publishes:
-        message = message_of(names, properties, body)
-        walk_properties(message.properties, message.properties_len, &props)
-        channel.body = body
+    for staged in all_staged:
+        if staged is None:
+            continue
+        if not staged.begin_commit(size if staged.log.durable else 0):
+            size += staged.end      # they are copied
+        elif staged.log.durable:
+            begun = True
+    if durable and not begun:
+        log.begin((size + 7) & ~<size_t> 7)  # so that all facts are in one segment
+    for publish in publishes:
+        message, staged = publish.message, publish.staged
+        channel.body = publish.body
+        if staged is not None:
+            channel.body = staged.choose(publish.at, &message)
         try:
-            channel.accept(route, &message, &props, mandatory, FLAG_IN_TX)
+            channel.accept(publish.route, &message, &publish.props, publish.mandatory, FLAG_IN_TX)
         finally:
             channel.body = None
+        if staged is not None:
+            staged.end_choice()
     for _, queue, seq, consumer, _, _ in acks:
         channel.settle_entry(queue, seq, consumer, SETTLE_ACK)
     if durable:

@@ -5,10 +5,14 @@ needed while an entry refers to one of its records, or while a SETTLE fact in it
 of another segment that still exists: without the fact that record would be delivered again after a
 restart. It must not know queues (it asks `Entries`) or files (storage deletes the segments in
 `dropped`). Invariant: a copy is synced before its original is dropped.
+
+A durable segment may have all of a large transaction, so it is copied in steps: entries may be
+settled meanwhile, and are found where they are by then.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from leporid.engine.bounds.clock cimport spend
 from leporid.engine.log.facts cimport append_ranges
 from leporid.engine.log.log cimport (
     DURABLE_BIT, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Log, Segment, begin_message,
@@ -32,12 +36,15 @@ cdef enum:
     COMPACT_SHARE = 16
     # The most that follows a large record in a segment of its own: a settle and a COMMIT.
     FACTS_BYTES = 256
+    UNIT_BYTES = 2048               # that take as long to copy as a unit of work
 
 
 cdef bint droppable(Logs logs, Segment segment) except -1:
     """Whether nothing refers to a segment, and no existing segment needs a fact in it."""
     if not segment.sealed or segment.written != segment.used:
         return False
+    if segment is logs.relocating:
+        return False    # copies of some of its records may not be on disk
     if segment.drop_after:
         return segment.drop_after <= logs.synced
     if segment.live:
@@ -80,7 +87,9 @@ cdef int clean(Logs logs) except -1:
             if droppable(logs, segment):
                 logs.durable.drop(segment)
                 logs.dropped.append(segment.number)
-                progress = True
+                progress = logs.dirty = True
+    if logs.relocating is not None:
+        return 0
     for segment in logs.segments:
         total += segment.used
         live += needed_bytes(logs.durable, segment)
@@ -91,9 +100,8 @@ cdef int clean(Logs logs) except -1:
     if oldest is not None and (
             total > 2 * live + SLACK_SEGMENTS * logs.durable.segment_bytes
             or logs.durable.active.number - oldest.number > SPAN_MAX):
-        relocate(logs, oldest)
-    if logs.dropped:
-        logs.dirty = True
+        logs.relocating, logs.relocated = oldest, SEGMENT_HEADER_BYTES
+        go_on_relocating(logs)
     return 0
 
 
@@ -128,32 +136,30 @@ cdef int compact(Logs logs) except -1:
 
 
 cdef int copy_records(Logs logs, Log log, Segment segment) except -1:
-    """Append a copy of every record of a segment that an entry refers to."""
+    """Append a copy of every record of a transient segment that an entry refers to."""
     cdef size_t at = SEGMENT_HEADER_BYTES
-    cdef Record *record
-    cdef Target *target
-    cdef uint64_t position
+    while at < segment.used:
+        copy_if_live(logs, log, segment, at)
+        at += (<Record *> (segment.base + at)).size
+    segment.live_bytes = 0
+    return 0
+
+
+cdef int copy_if_live(Logs logs, Log log, Segment segment, size_t at) except -1:
+    """Append a copy of the message that is there in a segment, if an entry refers to it."""
+    cdef Record *record = <Record *> (segment.base + at)
+    cdef Target *target = targets_of(record)
     cdef uint32_t i, number = segment.number
-    cdef list live
+    cdef uint64_t position
+    cdef list live = []
     if log.durable:
         number |= DURABLE_BIT
-    while at < segment.used:
-        if at in segment.holes:
-            at = segment.holes[at]
-            continue
-        record = <Record *> (segment.base + at)
-        position = <uint64_t> number << 32 | at
-        at += record.size
-        if record.kind != KIND_PUBLISH:
-            continue
-        target = targets_of(record)
-        live = []
-        for i in range(record.targets):
-            if logs.entries.refers(target[i].queue, target[i].seq, position):
-                live.append((target[i].queue, target[i].seq))
-        if live:
-            copy_record(logs.entries, log, segment, record, live)
-    segment.live_bytes = 0
+    position = <uint64_t> number << 32 | at
+    for i in range(record.targets):
+        if logs.entries.refers(target[i].queue, target[i].seq, position):
+            live.append((target[i].queue, target[i].seq))
+    if live:
+        copy_record(logs.entries, log, segment, record, live)
     return 0
 
 
@@ -193,39 +199,56 @@ cdef bint has_readers(Entries entries, list live) except -1:
 
 
 cdef int relocate(Logs logs, Segment segment) except -1:
-    """Append a copy of what is still needed of a segment, so that it can be dropped.
+    """Copy what is still needed of a segment, so that it can be dropped, in one go."""
+    logs.relocating, logs.relocated = segment, SEGMENT_HEADER_BYTES
+    while logs.relocating is not None:
+        go_on_relocating(logs)
+    return 0
+
+
+cdef int go_on_relocating(Logs logs) except -1:
+    """Append a copy of what is still needed of a segment, as far as the slice at hand allows.
 
     That is every record with a live entry, for the queues where it is live, and every SETTLE
     fact about another segment that exists. A copy is not part of a transaction any more.
     """
-    cdef size_t at = SEGMENT_HEADER_BYTES
+    cdef Segment segment = logs.relocating
     cdef Record *record
-    cdef Range *ranges
-    cdef uint32_t *head
-    cdef uint32_t i, count
-    cdef bytes scratch
-    copy_records(logs, logs.durable, segment)
-    while at < segment.used:
-        if at in segment.holes:
-            at = segment.holes[at]
+    while logs.relocated < segment.used:
+        if logs.relocated in segment.holes:
+            logs.relocated = segment.holes[logs.relocated]
             continue
-        record = <Record *> (segment.base + at)
-        at += record.size
-        if record.kind == KIND_SETTLE:
-            head = <uint32_t *> content_of(record)
-            if not logs.entries.has_queue(head[0]):
-                continue
-            scratch = (<uint8_t *> (head + 2))[:head[1] * sizeof(Range)]
-            ranges = <Range *> <char *> scratch
-            count = 0
-            for i in range(head[1]):
-                if (ranges[i].segment != segment.number
-                        and logs.durable.find(ranges[i].segment) is not None):
-                    ranges[count] = ranges[i]
-                    count += 1
-            if count:
-                append_ranges(logs, KIND_SETTLE, 0, head[0], ranges, count)
+        record = <Record *> (segment.base + logs.relocated)
+        if record.kind == KIND_PUBLISH:
+            copy_if_live(logs, logs.durable, segment, logs.relocated)
+        elif record.kind == KIND_SETTLE:
+            copy_settles(logs, segment, record)
+        logs.relocated += record.size
+        if spend(logs.clock, 1 + record.size // UNIT_BYTES):
+            return 0
     assert segment.live == 0, f"{segment!r} is still referred to after it was copied"
+    segment.live_bytes = 0
     segment.drop_after = logs.generation
+    logs.relocating = None
     logs.dirty = logs.idle_segments = True
+    return 0
+
+
+cdef int copy_settles(Logs logs, Segment segment, Record *record) except -1:
+    """Append what a SETTLE fact says about other segments that exist."""
+    cdef uint32_t *head = <uint32_t *> content_of(record)
+    cdef Range *ranges
+    cdef uint32_t i, count = 0
+    cdef bytes scratch
+    if not logs.entries.has_queue(head[0]):
+        return 0
+    scratch = (<uint8_t *> (head + 2))[:head[1] * sizeof(Range)]
+    ranges = <Range *> <char *> scratch
+    for i in range(head[1]):
+        if (ranges[i].segment != segment.number
+                and logs.durable.find(ranges[i].segment) is not None):
+            ranges[count] = ranges[i]
+            count += 1
+    if count:
+        append_ranges(logs, KIND_SETTLE, 0, head[0], ranges, count)
     return 0

@@ -4,6 +4,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from cpython.buffer cimport Py_buffer
 
+from leporid.engine.bounds.clock cimport Clock
 from leporid.engine.wire.record cimport Message, Record, Target, record_bytes
 
 cdef enum:
@@ -26,6 +27,7 @@ cdef enum:
     # definition and that a restart forgets.
     BACKLOG_BIT = 0x40000000
     TRANSIENT_IDS = 0x80000000
+    NO_QUEUE = 0xffffffff           # of a target that fills a place
 
 
 cdef inline uint32_t segment_number(uint64_t position) noexcept nogil:
@@ -43,11 +45,22 @@ cdef class RecordMemory:
     cdef size_t bytes
     cdef uint8_t *body
     cdef readonly size_t size           # bytes of the body that have come
+    cdef uint32_t crc                   # of these
     cdef bint used                      # it is a segment's
     cdef int append(self, const uint8_t *data, size_t size) except -1
-    cdef uint8_t *segment_around(self, size_t ahead) noexcept
+    cdef bint shrink(self, size_t size) noexcept
+    # How `begin_message` and `finish_message` use the memory that a message's body lies in.
+    cdef Log log_for(self, Log log)
+    cdef size_t places(self, Log log, const Message *message, size_t targets) noexcept
+    cdef bint has_room(self, Log log, const Message *message, size_t targets) noexcept
+    cdef Record *begin(self, Log log, const Message *message, size_t targets,
+                       uint64_t timestamp_ms) except? NULL
+    cdef uint64_t finish(self, Log log, Record *record) noexcept
 
 cdef RecordMemory record_memory(size_t head_bytes, size_t body_bytes)
+cdef int leave(RecordMemory memory) except -1
+cdef bint is_leaving() noexcept
+cdef int give_back(Clock clock) except -1
 
 cdef class Segment:
     cdef readonly uint32_t number
@@ -93,11 +106,10 @@ cdef class Log:
     cdef int spare_memory_count
     cdef uint32_t seed
     cdef Record *begin(self, size_t size) except NULL
-    cdef Record *begin_around(self, const Message *message, size_t targets,
-                              size_t size) except? NULL
     cdef Record *begin_fact(self, uint8_t kind, uint8_t flags, size_t content,
                             uint64_t timestamp_ms) except NULL
     cdef uint64_t finish(self, Record *record) noexcept
+    cdef uint64_t finish_known(self, Record *record, uint32_t content_crc) noexcept
     cdef void free_spare(self)
     cdef void amend(self, uint8_t flags) noexcept
     cdef int resize(self, size_t segment_bytes) except -1
@@ -118,22 +130,11 @@ cdef inline Record *record_in(Log log, uint64_t position):
                        + <uint32_t> position)
 
 
-cdef inline Record *begin_message(Log log, const Message *message, size_t targets,
-                                  uint64_t timestamp_ms) except NULL:
-    """A record of a message; the caller fills in its targets, and flags if it has some."""
-    cdef size_t size = record_bytes(
-        targets, message.names_len + message.properties_len + message.body_len)
-    cdef Record *record = NULL
-    cdef uint8_t *p
-    cdef bint elsewhere
-    if message.memory != NULL:
-        record = log.begin_around(message, targets, size)
-    elsewhere = record == NULL
-    if elsewhere:
-        record = log.begin(size)
-        memset(<uint8_t *> record + size - 8, 0, 8)
-    p = <uint8_t *> record + sizeof(Record) + targets * sizeof(Target)
-    record.size = <uint32_t> size
+cdef inline uint8_t *write_head(Record *record, const Message *message, size_t targets,
+                                uint64_t timestamp_ms) noexcept nogil:
+    """Write what stands before a message's body, but for its targets; returns where that goes."""
+    cdef uint8_t *p = <uint8_t *> record + sizeof(Record) + targets * sizeof(Target)
+    record.size = <uint32_t> message_bytes(message, targets)
     record.kind = KIND_PUBLISH
     record.flags = 0
     record.targets = <uint16_t> targets
@@ -144,6 +145,39 @@ cdef inline Record *begin_message(Log log, const Message *message, size_t target
     memcpy(p, message.names, message.names_len)
     p += message.names_len
     memcpy(p, message.properties, message.properties_len)
-    if elsewhere:
-        memcpy(p + message.properties_len, message.body, message.body_len)
+    return p + message.properties_len
+
+
+cdef inline size_t head_bytes(const Message *message, size_t targets) noexcept nogil:
+    """What stands before the body in a message's record."""
+    return (sizeof(Record) + targets * sizeof(Target) + message.names_len
+            + message.properties_len)
+
+
+cdef inline size_t message_bytes(const Message *message, size_t targets) noexcept nogil:
+    """The size of a message's record."""
+    return record_bytes(
+        targets, message.names_len + message.properties_len + message.body_len)
+
+
+cdef inline Record *begin_message(Log log, const Message *message, size_t targets,
+                                  uint64_t timestamp_ms) except NULL:
+    """A record of a message; the caller fills in its targets, and flags if it has some."""
+    cdef size_t size
+    cdef Record *record
+    if message.memory != NULL:
+        record = (<RecordMemory> message.memory).begin(log, message, targets, timestamp_ms)
+        if record != NULL:
+            return record
+    size = message_bytes(message, targets)
+    record = log.begin(size)
+    memset(<uint8_t *> record + size - 8, 0, 8)
+    memcpy(write_head(record, message, targets, timestamp_ms), message.body, message.body_len)
     return record
+
+
+cdef inline uint64_t finish_message(Log log, Record *record, const Message *message) noexcept:
+    """Append the record that `begin_message` returned; returns its position."""
+    if message.memory != NULL:
+        return (<RecordMemory> message.memory).finish(log, record)
+    return log.finish(record)

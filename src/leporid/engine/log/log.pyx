@@ -12,12 +12,16 @@ from libc.string cimport memcpy, memset
 from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
+from cpython.ref cimport Py_REFCNT
 from posix.mman cimport (
     MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap, munmap,
 )
 
-from leporid.engine.wire.crc cimport crc32c
-from leporid.engine.wire.record cimport Message, Record, Target, header_check, record_bytes
+from leporid.engine.bounds.clock cimport Clock
+from leporid.engine.wire.crc cimport crc32c, crc_joined
+from leporid.engine.wire.record cimport (
+    Message, Record, Target, content_of, header_check, record_bytes,
+)
 
 
 MAGIC = b"LEPSEG1\n"
@@ -34,6 +38,7 @@ cdef enum:
     # the record's size a multiple of 8, and a short fact.
     TARGETS_ROOM = 4096
     AFTER_BODY_BYTES = 8 + SHORT_FACT_BYTES
+    STEP_BYTES = 4 * 1024 * 1024    # that are given back at a time: 0.2 ms
 
 
 cdef class RecordMemory:
@@ -48,6 +53,15 @@ cdef class RecordMemory:
         if self.base != NULL:
             munmap(self.base, self.bytes)
 
+    cdef bint shrink(self, size_t size) noexcept:
+        """Give its last pages back to the system; returns whether there are others."""
+        cdef size_t left = (self.bytes - 1) // size * size
+        munmap(self.base + left, self.bytes - left)
+        self.bytes = left
+        if not left:
+            self.base = NULL
+        return left
+
     def __repr__(self):
         return f"<RecordMemory of {self.bytes} bytes size={self.size}>"
 
@@ -59,19 +73,54 @@ cdef class RecordMemory:
         if size > self.bytes - (self.body - self.base) - self.size - AFTER_BODY_BYTES:
             raise ValueError(f"no room for {size} bytes more in {self!r}")
         memcpy(self.body + self.size, data, size)
+        self.crc = crc32c(self.crc, data, size)
         self.size += size
         return 0
 
-    cdef uint8_t *segment_around(self, size_t ahead) noexcept:
-        """Where a segment begins whose first record has so many bytes before its body.
+    cdef Log log_for(self, Log log):
+        """The log that a message goes to, which would go to `log`."""
+        return log
 
-        NULL: there is no room for that, or the record would not be aligned. An even number of
-        targets shifts it by 4 octets.
-        """
+    cdef size_t places(self, Log log, const Message *message, size_t targets) noexcept:
+        """How many targets its record is to have: one more where only that aligns it."""
+        return targets + (not self.has_room(log, message, targets)
+                          and self.has_room(log, message, targets + 1))
+
+    cdef bint has_room(self, Log log, const Message *message, size_t targets) noexcept:
+        """Whether a record with so many targets can be around the body."""
         cdef size_t before = self.body - self.base
-        if before < ahead + SEGMENT_HEADER_BYTES or (before - ahead) % 8:
+        cdef size_t ahead = head_bytes(message, targets)
+        return (not self.used
+                and message_bytes(message, targets) + SEGMENT_HEADER_BYTES > log.segment_bytes
+                and before >= ahead + SEGMENT_HEADER_BYTES and (before - ahead) % 8 == 0)
+
+    cdef Record *begin(self, Log log, const Message *message, size_t targets,
+                       uint64_t timestamp_ms) except? NULL:
+        """Begin a record around the body, as `begin_message` does.
+
+        NULL: the record goes where others are, or its body is in another record already.
+        """
+        cdef size_t ahead = head_bytes(message, targets)
+        cdef Record *record
+        if not self.has_room(log, message, targets):
             return NULL
-        return self.body - ahead - SEGMENT_HEADER_BYTES
+        log.roll(message_bytes(message, targets), self.body - ahead - SEGMENT_HEADER_BYTES, self)
+        self.used = True
+        record = <Record *> (self.body - ahead)
+        write_head(record, message, targets, timestamp_ms)
+        return record
+
+    cdef uint64_t finish(self, Log log, Record *record) noexcept:
+        """Append the record; the checksum of its body was made while that came."""
+        cdef uint8_t *content = content_of(record)
+        cdef uint32_t crc
+        if not log.durable or content + record.names_len + record.properties_len != self.body:
+            return log.finish(record)
+        crc = crc32c(0, content, self.body - content)
+        crc = crc_joined(crc, self.crc, self.size)
+        content = self.body + self.size
+        return log.finish_known(
+            record, crc32c(crc, content, <uint8_t *> record + record.size - content))
 
 
 cdef RecordMemory record_memory(size_t head_bytes, size_t body_bytes):
@@ -93,6 +142,34 @@ cdef RecordMemory record_memory(size_t head_bytes, size_t body_bytes):
     made.bytes = count
     made.body = made.base + before
     return made
+
+
+# Large memory that nobody needs any more. To give 512 MiB back takes 25 ms. It is the process's, so
+# that it is shared by all logs.
+cdef list leaving = []
+
+
+cdef int leave(RecordMemory memory) except -1:
+    """Have memory given back by `give_back`, though others may still refer to it."""
+    leaving.append(memory)
+    return 0
+
+
+cdef bint is_leaving() noexcept:
+    return len(leaving) > 0
+
+
+cdef int give_back(Clock clock) except -1:
+    """Give large memory back to the system, as far as the slice at hand allows."""
+    cdef RecordMemory memory
+    while leaving:
+        memory = leaving.pop()
+        # Otherwise somebody still reads it, and gives it back when it is the last.
+        while memory.base != NULL and Py_REFCNT(memory) == 1 and memory.shrink(STEP_BYTES):
+            if clock.over():
+                leaving.append(memory)
+                return 0
+    return 0
 
 
 cdef class Segment:
@@ -131,6 +208,8 @@ cdef class Segment:
 
     cdef int give_memory(self, Log log) except -1:
         """Let the log reuse this memory: its pages exist, and each fresh one costs a page fault."""
+        if self.memory is not None:
+            leave(self.memory)
         if (self.base != NULL and not self.mapped and self.memory is None
                 and self.capacity == log.segment_bytes
                 and log.spare_memory_count < SPARE_MEMORY_MAX):
@@ -187,6 +266,20 @@ def segment_header(number, salt, previous, previous_used):
     return (body + int(crc).to_bytes(4, "little")).ljust(SEGMENT_HEADER_BYTES, b"\0")
 
 
+cdef inline uint64_t count_record(Log log, Record *record) noexcept:
+    """A record of the active segment is whole; returns its position."""
+    cdef Segment segment = log.active
+    cdef size_t at = <uint8_t *> record - segment.base
+    cdef uint64_t position = <uint64_t> segment.number << 32 | at
+    if log.durable:
+        position |= <uint64_t> DURABLE_BIT << 32
+    log.newest = at
+    if at == segment.used:      # else it was staged, and others may follow it already
+        segment.used += record.size
+    log.appended += 1
+    return position
+
+
 cdef class Log:
     """An append-only sequence of segments, either durable or in memory alone."""
 
@@ -221,25 +314,6 @@ cdef class Log:
             segment = self.active
         return <Record *> (segment.base + segment.used)
 
-    cdef Record *begin_around(self, const Message *message, size_t targets,
-                              size_t size) except? NULL:
-        """Reserve a record around the body of a message, where that was assembled.
-
-        NULL: the record goes where others are, or its body is in another record already.
-        """
-        cdef RecordMemory memory = <RecordMemory> message.memory
-        cdef size_t ahead = (sizeof(Record) + targets * sizeof(Target) + message.names_len
-                             + message.properties_len)
-        cdef uint8_t *base
-        if size + SEGMENT_HEADER_BYTES <= self.segment_bytes or memory.used:
-            return NULL
-        base = memory.segment_around(ahead)
-        if base == NULL:
-            return NULL
-        self.roll(size, base, memory)
-        memory.used = True
-        return <Record *> (base + SEGMENT_HEADER_BYTES)
-
     cdef Record *begin_fact(self, uint8_t kind, uint8_t flags, size_t content,
                             uint64_t timestamp_ms) except NULL:
         """Begin any other record, zeros after its header; the caller fills in `content_of`."""
@@ -256,17 +330,26 @@ cdef class Log:
     cdef uint64_t finish(self, Record *record) noexcept:
         """Append the record that `begin` returned and the caller filled; returns its position."""
         cdef Segment segment = self.active
-        cdef uint64_t position = <uint64_t> segment.number << 32 | segment.used
         cdef uint32_t seed
         if self.durable:
-            seed = segment.salt ^ <uint32_t> segment.used
+            seed = segment.salt ^ <uint32_t> (<uint8_t *> record - segment.base)
             record.check = header_check(record, seed)
             record.crc = crc32c(seed, <uint8_t *> record + 8, record.size - 8)
-            position |= <uint64_t> DURABLE_BIT << 32
-        self.newest = segment.used
-        segment.used += record.size
-        self.appended += 1
-        return position
+        return count_record(self, record)
+
+    cdef uint64_t finish_known(self, Record *record, uint32_t content_crc) noexcept:
+        """The same in a durable log, if the checksum of the record's content is known.
+
+        The content is what follows the targets, up to the record's end; its seed is 0.
+        """
+        cdef Segment segment = self.active
+        cdef uint8_t *content = content_of(record)
+        cdef uint32_t seed = segment.salt ^ <uint32_t> (<uint8_t *> record - segment.base)
+        record.check = header_check(record, seed)
+        record.crc = crc_joined(
+            crc32c(seed, <uint8_t *> record + 8, content - <uint8_t *> record - 8), content_crc,
+            <uint8_t *> record + record.size - content)
+        return count_record(self, record)
 
     cdef void amend(self, uint8_t flags) noexcept:
         """Set flags of the durable record that was appended last, within the same turn."""
@@ -289,7 +372,7 @@ cdef class Log:
             segment.sealed = True
             if segment.live == 0 and not self.durable:
                 self.drop(segment)
-        if size + SEGMENT_HEADER_BYTES > capacity:
+        if base != NULL or size + SEGMENT_HEADER_BYTES > capacity:
             # For this record alone: others would make it look mostly dead once they are settled.
             # A stream's next sync needs a short fact, which is no reason for one more file.
             capacity = size + SEGMENT_HEADER_BYTES + (SHORT_FACT_BYTES if self.durable else 0)

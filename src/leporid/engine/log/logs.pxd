@@ -37,6 +37,8 @@ cdef class Logs:
     cdef uint64_t stream_messages       # appended to the logs of streams, since the start
     cdef list dropped                   # numbers of segments whose files may be deleted
     cdef bint idle_segments             # a durable segment may have lost its last entry
+    cdef Segment relocating         # of which a copy is made, as far as `relocated`; or None
+    cdef size_t relocated
     cdef uint64_t cleaned_ms
     cdef uint64_t compacted_ms
     cdef Record *record(self, uint64_t position)

@@ -11,7 +11,10 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.bounds.clock cimport spend
 from leporid.engine.bounds.jobs cimport Jobs
-from leporid.engine.log.log cimport BACKLOG_BIT, FLAG_PRODUCED, TRANSIENT_IDS, Log, begin_message
+from leporid.engine.log.log cimport (
+    BACKLOG_BIT, FLAG_PRODUCED, NO_QUEUE, TRANSIENT_IDS, Log, RecordMemory, begin_message,
+    finish_message,
+)
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.dead_lettering cimport DeadLettering
@@ -174,29 +177,39 @@ cdef class Queues(Entries):
         Returns the ready messages of the longest of those queues that have consumers.
         """
         cdef Log log = self.logs.durable if durable else self.logs.transient
-        cdef size_t count = len(queues), at
-        cdef Record *record = begin_message(
-            log, message, count + (durable and producer is not None), self.clock.wall_ms)
-        cdef Target *target = targets_of(record)
+        cdef size_t count = len(queues), places = count, at
+        cdef Record *record
+        cdef Target *target
         cdef Queue queue
         cdef uint64_t position, ttl_ms, deepest = 0
         cdef uint32_t share
+        if durable and producer is not None:
+            places += 1
+        if message.memory != NULL:
+            log = (<RecordMemory> message.memory).log_for(log)
+            durable = log.durable
+            places = (<RecordMemory> message.memory).places(log, message, places)
+        record = begin_message(log, message, places, self.clock.wall_ms)
+        target = targets_of(record)
         for at in range(count):
             queue = <Queue> queues[at]
             target[at].queue = queue.id
             target[at].seq = queue.next_seq
+        for at in range(count, places):
+            target[at].queue, target[at].seq = NO_QUEUE, 0
         if producer is not None:
             producer.next = sequence + 1
             if durable:
                 flags |= FLAG_PRODUCED
-                target[count].queue, target[count].seq = producer.number, sequence
+                at = places - 1
+                target[at].queue, target[at].seq = producer.number, sequence
         if durable:
             record.flags = flags
             self.logs.dirty = True
         share = record.size
         if count > 1:
             share //= <uint32_t> count
-        position = log.finish(record)
+        position = finish_message(log, record, message)
         log.hold(position, <uint32_t> count, share)
         for at in range(count):
             queue = <Queue> queues[at]

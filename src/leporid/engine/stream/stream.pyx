@@ -13,7 +13,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.log.log cimport (
     FLAG_PRODUCED, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Log, Segment, begin_message,
-    segment_number,
+    finish_message, segment_number,
 )
 from leporid.engine.log.producers cimport Producer, Producers
 from leporid.engine.queue.queue cimport Queue
@@ -173,7 +173,7 @@ cdef class Stream(Queue):
             record.flags = FLAG_PRODUCED
             target[1].queue, target[1].seq = producer.number, sequence
             producer.next = sequence + 1
-        position = self.log.finish(record)
+        position = finish_message(self.log, record, message)
         self.next_seq += 1
         self.published += 1
         self.logs.stream_messages += 1

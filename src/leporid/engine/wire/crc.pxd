@@ -7,6 +7,7 @@ cdef extern from "crc.h" nogil:
     uint32_t crc_by_instruction(uint32_t crc, const uint8_t *p, size_t n)
 
 cdef uint32_t crc_by_tables(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
+cdef uint32_t crc_joined(uint32_t first, uint32_t second, size_t second_bytes) noexcept nogil
 
 
 cdef inline uint32_t crc32c(uint32_t seed, const uint8_t *p, size_t n) noexcept nogil:

@@ -6,3 +6,6 @@ def checksum(data: bytes, seed: int = 0) -> int:
 
 def checksum_by_tables(data: bytes, seed: int = 0) -> int:
     """The same, on any processor."""
+
+def joined_checksum(first: int, second: bytes) -> int:
+    """The CRC of two parts, of which the first one has the CRC `first`."""

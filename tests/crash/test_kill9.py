@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import threading
 
 import pika
 import pytest
@@ -95,3 +96,65 @@ def test_one_confirmed_message_survives_at_once(broker):
             broker.kill()
         broker.start()
     assert [number_of(body) for body in drain(broker.url, "one")] == [0, 1, 2]
+
+
+TRANSACTION_MESSAGES = 6
+LARGE_BYTES = 400_000
+
+
+class Committer(threading.Thread):
+    """Commits large transactions, one after the other, until the broker dies."""
+
+    def __init__(self, url: str, first: int) -> None:
+        super().__init__(name="committer")
+        self.committed: list[int] = []
+        self.next = first
+        self.begun = threading.Event()
+        self._url = url
+
+    def run(self) -> None:
+        with (
+            contextlib.suppress(pika.exceptions.AMQPError),
+            pika.BlockingConnection(pika.URLParameters(self._url)) as connection,
+        ):
+            channel = connection.channel()
+            channel.queue_declare("large", durable=True)
+            channel.tx_select()
+            while True:
+                number, self.next = self.next, self.next + 1
+                for at in range(TRANSACTION_MESSAGES):
+                    body = b"%d:%d:" % (number, at) + bytes([number % 256]) * LARGE_BYTES
+                    channel.basic_publish("", "large", body, PERSISTENT)
+                channel.tx_commit()
+                self.committed.append(number)
+                self.begun.set()
+
+
+def test_a_kill_leaves_all_of_a_large_transaction_or_nothing(broker):
+    """They are larger than what is kept aside, and lie in segments of their own."""
+    chance = random.Random(4)
+    committed: list[int] = []
+    following = 0
+    for _ in range(3):
+        committer = Committer(broker.url, following)
+        committer.start()
+        assert committer.begun.wait(SECONDS)
+        committer.join(chance.random() / 5)
+        broker.kill()
+        committer.join(SECONDS)
+        committed += committer.committed
+        following = committer.next
+        broker.start()
+    found: list[int] = []
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        while (body := channel.basic_get("large", auto_ack=True)[2]) is not None:
+            number, at, rest = body.split(b":", 2)
+            assert rest == bytes([int(number) % 256]) * LARGE_BYTES
+            assert int(at) == len(found) % TRANSACTION_MESSAGES
+            found.append(int(number))
+    whole = found[::TRANSACTION_MESSAGES]
+    assert found == [number for number in whole for _ in range(TRANSACTION_MESSAGES)]
+    assert set(committed) <= set(whole)
+    assert whole == sorted(set(whole))
+    assert broker.stop() == 0, broker.log_tail()

@@ -4,7 +4,10 @@ import argparse
 import io
 import json
 
+import pytest
+
 from leporid.cli.listing import show_rows
+from leporid.cli.outcomes import WrongUse
 from leporid.cli.output import Output
 from leporid.cli.session import Session
 
@@ -13,7 +16,14 @@ ROWS = [{"name": "b", "n": 1}, {"name": "A", "n": 3}, {"name": "ab", "n": 2}]
 
 def shown(as_json=False, **given) -> str:
     stream = io.StringIO()
-    options = {"columns": None, "sort": None, "reverse": False, "like": None, **given}
+    options = {
+        "columns": None,
+        "sort": None,
+        "reverse": False,
+        "like": None,
+        "where": None,
+        **given,
+    }
     out = Output(stream=stream, terminal=False, as_json=as_json)
     show_rows(Session(argparse.Namespace(**options), {}, out), ROWS, ("name",))
     return stream.getvalue()
@@ -37,6 +47,32 @@ def test_a_column_that_nothing_has_is_told(leporid, capsys):
     assert leporid.error == said
     leporid("exchanges", "list", "--columns", "name")
     assert not leporid.error
+
+
+def test_conditions(leporid, capsys):
+    assert shown(where=["n>1"]) == "name\nA\nab\n"
+    assert shown(where=["n>1", "name!=A"]) == "name\nab\n"
+    assert json.loads(shown(as_json=True, columns="name", where=["n=3"])) == [{"name": "A"}]
+    shown(where=["m=1"])
+    assert "nothing here has the column 'm'" in capsys.readouterr().err
+    with pytest.raises(WrongUse, match="'n' is no condition"):
+        shown(where=["n"])
+
+
+def test_conditions_of_the_broker(leporid, name):
+    own = name("conditions")
+    for kind in ("topic", "fanout"):
+        leporid("exchanges", "add", f"{own}.{kind}", "--type", kind)
+    wanted = ("--name", own, "--where", "type=topic", "--where", "durable=true")
+    assert leporid("exchanges", "list", *wanted, "--quiet").split() == [f"{own}.topic"]
+    rows = leporid.rows("exchanges", "list", *wanted, "--columns", "name")
+    assert rows == [{"name": f"{own}.topic"}]
+    assert leporid("exchanges", "list", "--where", "type=tpic", "--quiet") == ""
+    assert not leporid.error
+    leporid("exchanges", "list", "--where", "typ=topic", "--quiet")
+    assert "nothing here has the column 'typ'" in leporid.error
+    leporid("exchanges", "list", "--where", "type", code=2)
+    assert leporid.error.startswith("leporid: --where: 'type' is no condition")
 
 
 def test_a_virtual_host_that_is_not_there(leporid, name):

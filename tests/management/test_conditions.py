@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from leporid.management.conditions import CONDITIONS_MAX, conditions_in
-from leporid.management.refusals import Refusal
+from leporid.management.conditions import CONDITIONS_MAX, ConditionError, conditions_in
 
 
 @pytest.mark.parametrize(
@@ -44,12 +43,12 @@ def test_a_path_leads_into_a_field() -> None:
 
 @pytest.mark.parametrize("text", ["", "state", "=5", "<", "!=x"])
 def test_what_is_no_condition_is_refused(text: str) -> None:
-    with pytest.raises(Refusal, match="is no condition"):
+    with pytest.raises(ConditionError, match="is no condition"):
         conditions_in([text])
 
 
 def test_there_may_be_a_few() -> None:
     assert len(conditions_in(["a=1"] * CONDITIONS_MAX)) == CONDITIONS_MAX
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ConditionError) as caught:
         conditions_in(["a=1"] * (CONDITIONS_MAX + 1))
-    assert caught.value.facts == {"limit": "where", "value": CONDITIONS_MAX}
+    assert caught.value.limit == CONDITIONS_MAX

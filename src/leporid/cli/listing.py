@@ -1,4 +1,4 @@
-"""The verb `list` of any noun: columns, order, names, all pages.
+"""The verb `list` of any noun: columns, order, names, conditions, all pages.
 
 Responsible for asking the broker for no more than is shown, where it knows columns and order, and
 for doing the same here where it does not. Must not know any noun.
@@ -11,9 +11,10 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from leporid.cli.outcomes import one_line
+from leporid.cli.outcomes import WrongUse, one_line
 from leporid.cli.output import Row, columns_of, sorted_rows, value_at
 from leporid.cli.session import Session
+from leporid.management.conditions import Condition, ConditionError, conditions_in
 
 
 def show_paged(
@@ -29,13 +30,15 @@ def show_paged(
     """
     options = session.options
     shown = columns_of(options.columns, columns)
-    query: dict[str, str | int | None] = {}
+    conditions = _conditions(options)
+    query: dict[str, str | int | Sequence[str] | None] = {"where": options.where or None}
     if options.like:
         query["name"] = options.like
     if options.sort:
         query |= {"sort": options.sort, "sort_reverse": "true" if options.reverse else None}
     if not session.out.as_json or options.columns:
         wanted = [name] if session.out.quiet else shown
+        wanted = [*wanted, *(".".join(each.path) for each in conditions)]
         query["columns"] = ",".join(dict.fromkeys(wanted))
     asked = list(path) + ([session.vhost_asked] if session.vhost_asked is not None else [])
     rows: list[Row] = []
@@ -43,8 +46,13 @@ def show_paged(
     missing = "" if vhost is None else f"virtual host '{vhost}'"
     for page in session.pages(*asked, query=query, missing=missing):
         rows += page
+    if conditions and not rows:
+        # Is there nothing, or is a name wrong?
+        one = next(session.pages(*asked, missing=missing), [])
+        _tell_of_empty(one, (".".join(each.path) for each in conditions))
     _tell_of_empty(rows, columns_of(options.columns, ()))
-    session.out.rows(rows, shown, name)
+    # RabbitMQ knows no conditions, and gives all.
+    session.out.rows(_narrowed(session, rows, conditions, shown), shown, name)
 
 
 def show_rows(
@@ -53,14 +61,35 @@ def show_rows(
     """List what is here already."""
     options: argparse.Namespace = session.options
     shown = columns_of(options.columns, columns)
+    conditions = _conditions(options)
     kept = list(rows)
+    _tell_of_empty(kept, (".".join(each.path) for each in conditions))
     if options.like:
         kept = [row for row in kept if _has(row, name, options.like)]
     _tell_of_empty(kept, columns_of(options.columns, ()))
     kept = sorted_rows(kept, options.sort, options.reverse)
-    if session.out.as_json and options.columns:
-        kept = [{column: value_at(row, column) for column in shown} for row in kept]
-    session.out.rows(kept, shown, name)
+    session.out.rows(_narrowed(session, kept, conditions, shown), shown, name)
+
+
+def _conditions(options: argparse.Namespace) -> tuple[Condition, ...]:
+    try:
+        return conditions_in(options.where or ())
+    except ConditionError as error:
+        raise WrongUse(f"--{error}") from None
+
+
+def _narrowed(
+    session: Session, rows: Iterable[Row], conditions: Sequence[Condition], shown: Sequence[str]
+) -> list[Row]:
+    """Return the rows that are wanted, with the columns that are."""
+    kept = [
+        row
+        for row in rows
+        if all(each.is_met(value_at(row, ".".join(each.path))) for each in conditions)
+    ]
+    if session.out.as_json and session.options.columns:
+        return [{column: value_at(row, column) for column in shown} for row in kept]
+    return kept
 
 
 def _tell_of_empty(rows: Sequence[Row], asked: Iterable[str]) -> None:

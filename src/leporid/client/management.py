@@ -15,7 +15,7 @@ import http.client
 import json
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -41,7 +41,7 @@ TAG_OF_REASON: Final = {
 }
 """RabbitMQ's reasons of a 401 about tags."""
 
-Query = Mapping[str, str | int | None]
+Query = Mapping[str, str | int | Sequence[str] | None]
 
 
 class ManagementError(Exception):
@@ -163,7 +163,8 @@ class Management:
             ManagementError: anything else.
         """
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        target = self._prefix + path + ("?" + urlencode(given, quote_via=quote) if given else "")
+        asked = "?" + urlencode(given, doseq=True, quote_via=quote) if given else ""
+        target = self._prefix + path + asked
         sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         said = self._headers | dict(headers or {})
         if sent is not None:

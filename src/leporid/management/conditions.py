@@ -1,8 +1,10 @@
 """Conditions on the fields of listed objects, such as `where=state=paused`.
 
-Responsible for reading them, and for comparing one value. Must not know which fields a noun has,
-nor how lists are made. Invariant: numbers are compared as numbers, everything else as the text that
-JSON has for it; an object without the field has 0 there, as RabbitMQ sorts it.
+Responsible for reading them, and for comparing one value, in the broker's lists and in those of the
+command line. Must not know which fields a noun has, how lists are made, nor HTTP.
+
+Invariant: numbers are compared as numbers, everything else as the text that JSON has for it; an
+object without the field has 0 there, as RabbitMQ sorts it.
 """
 
 from __future__ import annotations
@@ -14,8 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from leporid.management.refusals import Refusal
-
 # A page of the web UI has three; each is a look at a field of every object.
 CONDITIONS_MAX: Final = 8
 OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -26,6 +26,18 @@ OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 _CONDITION: Final = re.compile(r"([^=!<>]+)(!=|[=<>])(.*)", re.DOTALL)
 _NUMBER: Final = re.compile(r"-?\d{1,15}(\.\d{1,15})?", re.ASCII)
+
+
+class ConditionError(ValueError):
+    """What was given is no condition.
+
+    Attributes:
+        limit: how many there may be, if they are too many.
+    """
+
+    def __init__(self, text: str, limit: int | None = None) -> None:
+        super().__init__(text)
+        self.limit = limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +74,19 @@ def conditions_in(given: Sequence[str]) -> tuple[Condition, ...]:
     """Read conditions, each `FIELD=VALUE`, `FIELD!=VALUE`, `FIELD<VALUE` or `FIELD>VALUE`.
 
     Raises:
-        Refusal: one is none, or there are too many (400).
+        ConditionError: one is none, or there are too many.
     """
     if len(given) > CONDITIONS_MAX:
-        raise Refusal(
-            400,
-            "bad_request",
-            f"where: {len(given)} conditions were given, {CONDITIONS_MAX} may be (where)",
-            limit="where",
-            value=CONDITIONS_MAX,
-        )
+        said = f"where: {len(given)} conditions were given, {CONDITIONS_MAX} may be (where)"
+        raise ConditionError(said, CONDITIONS_MAX)
     return tuple(map(_condition, given))
 
 
 def _condition(text: str) -> Condition:
     found = _CONDITION.fullmatch(text)
     if found is None:
-        raise Refusal(
-            400,
-            "bad_request",
-            f"where: {text!r} is no condition: it is FIELD=VALUE, with =, !=, < or >",
+        raise ConditionError(
+            f"where: {text!r} is no condition: it is FIELD=VALUE, with =, !=, < or >"
         )
     field, sign, wanted = found.groups()
     return Condition(tuple(field.split(".")), OPERATORS[sign], wanted, _number(wanted))

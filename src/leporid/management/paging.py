@@ -13,7 +13,7 @@ ignored, as clients of RabbitMQ send such (`_=1234` against caches).
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
@@ -23,7 +23,7 @@ from starlette.responses import Response
 
 from leporid.broker.access.permissions import Pattern, PatternError
 from leporid.management.admission import waited_for
-from leporid.management.conditions import Condition, conditions_in
+from leporid.management.conditions import Condition, ConditionError, conditions_in
 from leporid.management.listings import RUN, SLICE_SECONDS, draining
 from leporid.management.refusals import Refusal
 
@@ -167,11 +167,21 @@ def query_in(request: Request) -> Query:
         page=page,
         page_size=page_size,
         matches=None if page is None else _filter_in(given),
-        conditions=conditions_in(given.getlist("where")),
+        conditions=_conditions_in(given.getlist("where")),
         sort=tuple(sort.split(".")) if sort else None,
         reverse=given.get("sort_reverse") == "true",
         columns=columns_in(request),
     )
+
+
+def _conditions_in(given: Sequence[str]) -> tuple[Condition, ...]:
+    try:
+        return conditions_in(given)
+    except ConditionError as error:
+        facts: dict[str, Any] = {}
+        if error.limit is not None:
+            facts = {"limit": "where", "value": error.limit}
+        raise Refusal(400, "bad_request", str(error), **facts) from None
 
 
 def _page_in(given: Mapping[str, str]) -> tuple[int | None, int]:

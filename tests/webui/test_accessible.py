@@ -66,6 +66,17 @@ def test_a_page_is_accessible_in_both_themes_and_narrow(shared: Tab, place: Plac
         shared.page.set_viewport_size(WIDE)
 
 
+def test_a_page_with_more_tabs_than_fit_begins_at_its_top(shared: Tab):
+    shared.go("feature-flags")
+    shared.page.set_viewport_size(NARROW)
+    try:
+        shared.go("queues", "/", "orders")
+        shared.page.locator(".topology [role=tab]").first.wait_for()
+        assert shared.page.evaluate("scrollY") == 0
+    finally:
+        shared.page.set_viewport_size(WIDE)
+
+
 @pytest.mark.parametrize(("place", "button"), DIALOGS, ids=lambda value: titled((str(value),)))
 def test_a_dialog_is_accessible(shared: Tab, place: Place, button: str):
     shared.go("feature-flags")

@@ -16,9 +16,14 @@ const STEPS = { ArrowRight: 1, ArrowLeft: -1 };
 export function Tabs({ tabs, current, onPick, label = "Parts of this page" }) {
   const box = useRef(null);
   useEffect(() => {
-    // On a narrow screen there are more of them than fit.
+    // On a narrow screen there are more of them than fit. The page itself stays where it is.
     const chosen = box.current?.querySelector("[aria-selected=true]");
-    chosen?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    if (!chosen) {
+      return;
+    }
+    const row = box.current.getBoundingClientRect();
+    const tab = chosen.getBoundingClientRect();
+    box.current.scrollLeft += Math.max(0, tab.right - row.right) - Math.max(0, row.left - tab.left);
   }, [current]);
   const move = (event) => {
     const at = tabs.findIndex((each) => each.id === current);

@@ -38,7 +38,9 @@ def picture(vhost: VirtualHost, *, durable_only: bool) -> set[tuple[object, ...]
     """Return what there is, as values."""
     found: set[tuple[object, ...]] = set()
     exchanges = vhost._topology.exchanges
-    kept = {name for name, each in exchanges.items() if each.durable or not durable_only}
+    kept = {
+        name for name in exchanges for each in [exchanges[name]] if each.durable or not durable_only
+    }
     queues = {each.name: each for each in vhost.queues() if each.durable or not durable_only}
     for name in kept:
         found.add(("exchange", name, exchanges[name].auto_delete))

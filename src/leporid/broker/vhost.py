@@ -60,6 +60,7 @@ from leporid.broker.stream import stream_arguments
 from leporid.broker.stream.readers import Bookmarks, skipped_messages
 from leporid.broker.vhost_metadata import VhostMetadata
 from leporid.engine.bounds.jobs import AWAITS
+from leporid.engine.bounds.sharded_dict import ShardedDict
 from leporid.engine.queue.queue import Totals
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class VirtualHost(VhostMetadata):
             name, registry.unknown_arguments_in(name), registry.engine
         )
         # Those of direct reply-to among them, which are not counted.
-        self._queues: dict[str, QueueState] = {}
+        self._queues: ShardedDict[str, QueueState] = ShardedDict()
         self._queue_count = 0
         self.consumers = Consumers()
         self._behind = Totals()
@@ -276,11 +277,10 @@ class VirtualHost(VhostMetadata):
 
     def queues(self) -> Iterator[QueueState]:
         """Go through the queues, except those of direct reply-to."""
-        names = self._queues.items()
         return (
             queue
-            for name, queue in names
-            if not queue.deleted and not name.startswith(REPLY_PREFIX)
+            for queue in self._queues.values()
+            if not queue.deleted and not queue.name.startswith(REPLY_PREFIX)
         )
 
     def queues_now(self) -> list[QueueState]:

@@ -53,6 +53,17 @@ def of_many_keys(kind: str) -> tuple[World, RoutedMessage, list[str]]:
     return world, message(*KEYS), ["q", "r"]
 
 
+def of_many_patterns() -> tuple[World, RoutedMessage, list[str]]:
+    world = World()
+    world.exchange("x", "topic")
+    world.queues("q", "r")
+    for number in range(MANY):
+        head = ".".join("*a"[number >> bit & 1] for bit in range(10))
+        bind(world, "x", "q", f"#.{head}{'.*.a' * 50}.b.#")
+    bind(world, "x", "r", "a.#")
+    return world, message(".".join(["a"] * 120)), ["r"]
+
+
 def of_many_keys_hashed() -> tuple[World, RoutedMessage, list[str]]:
     world = World()
     world.exchange("x", "x-modulus-hash")
@@ -131,6 +142,7 @@ def of_many_filters() -> tuple[World, RoutedMessage, list[str]]:
 WORLDS = {
     "direct": lambda: of_many_keys("direct"),
     "topic": lambda: of_many_keys("topic"),
+    "patterns": of_many_patterns,
     "modulus-hash": of_many_keys_hashed,
     "partitions": of_many_keys_and_partitions,
     "term": of_a_common_term,

@@ -22,7 +22,7 @@ from tests.engine.frames import (
 )
 from tests.engine.restarts import Broker
 from tests.engine.session_fake import CHANNEL_CLOSE_OK, Peer, make_engine
-from tests.engine.slices import ended
+from tests.engine.slices import cut_often, ended, turns
 from tests.engine.stream_world import World
 
 from leporid.amqp.errors import AccessRefused
@@ -279,6 +279,35 @@ def test_a_large_body_goes_into_a_stream_and_a_queue():
     world.restart()
     assert world.read(0)[0] == body
     assert world.read(1) == {1: b"next"}
+
+
+VAST = 17 * 2**20 + 1
+
+
+def test_a_vast_body_is_copied_in_slices():
+    """For a stream and an even number of queues: in two logs, one with a target that fills up."""
+    world = World(segment_bytes=2**16)
+    engine, peer = world.engine, world.peer
+    queues = [engine.queue(1, "q", True), engine.queue(2, "r", True)]
+    peer.session.caches["fan"] = engine.route_cache(
+        "fan", lambda _key, _raw: [world.stream, *queues], True
+    )
+    body = random_body(VAST)
+    data = publish(1, "", body, exchange="fan", raw=frames.PERSISTENT, step=100_000)
+    peer.feed(data[:-100_008])
+    cut_often(engine)
+    peer.feed(data[-100_008:])
+    # All of it is copied, and a slice has time for two megabytes.
+    assert sum(1 for _ in turns(engine)) >= VAST // 2**21
+    engine.clock.monotonic_ns = None
+    world.sync()
+    assert world.read(0) == {0: body}
+    for queue in queues:
+        got = peer.get(queue)
+        assert got is not None
+        assert got.body == body
+    world.restart()
+    assert world.read(0) == {0: body}
 
 
 @pytest.mark.parametrize("transactional", [False, True])

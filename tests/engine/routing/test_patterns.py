@@ -100,6 +100,69 @@ def test_patterns_that_come_and_go(data: st.DataObject):
     assert (patterns.node_count, patterns.word_count) == (0, 0)
 
 
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(dotted(["a", "b", "*", "#"], 5), min_size=1, max_size=8),
+    st.lists(st.tuples(st.booleans(), dotted(["a", "b", "*", "#"], 5)), max_size=6),
+)
+def test_a_search_finds_what_stays_while_patterns_come_and_go(
+    texts: list[str], changes: list[tuple[bool, str]]
+):
+    """Between any two steps; who was there all the time is found once, and nobody by mistake."""
+    key = ".".join(["a"] * 64)
+    # So many that a search has some ten steps, between which the tree is another one each time.
+    crowd = [hostile(number, ("#.a", "a"), "#.a." * 64) for number in range(800)]
+    patterns = made_of([*texts, *crowd])
+    there, always = set(texts), set(texts)
+    ever = set(texts)
+    search = patterns.search(key)
+    steps = 0
+    while not search.advance():
+        steps += 1
+        comes, text = changes[steps % len(changes)] if changes else (True, "c")
+        if comes and text not in there:
+            patterns.add(text, text)
+            there.add(text)
+            ever.add(text)
+        elif not comes and text in there:
+            patterns.remove(text, text)
+            there.remove(text)
+            always.discard(text)
+    found = [text for text in search.found if text not in crowd]
+    assert steps >= len(changes)
+    assert len(found) == len(set(found))
+    assert {text for text in always if fits(text, key)} <= set(found)
+    assert set(found) <= {text for text in ever if fits(text, key)}
+
+
+def test_many_values_of_one_pattern_are_found_in_steps():
+    patterns = Patterns()
+    for number in range(40_000):
+        patterns.add("x.*", number)
+    search = patterns.search("x.y")
+    steps = 0
+    while not search.advance():
+        if steps < 100:
+            patterns.remove("x.*", steps)
+        steps += 1
+    assert steps
+    assert set(range(steps, 40_000)) <= set(search.found)
+    assert len(search.found) == len(set(search.found))
+    for number in range(steps, 40_000):
+        patterns.remove("x.*", number)
+    assert (patterns.node_count, patterns.word_count) == (0, 0)
+
+
+def test_a_step_is_short_however_many_patterns_there_are():
+    patterns = made_of([hostile(number, ("*", "a"), "*.a." * 64) for number in range(2000)])
+    search = patterns.search(".".join(["a"] * 128))
+    steps = 1
+    while not search.advance():
+        steps += 1
+    # Each has some 120 words, for each of which three integers are moved.
+    assert steps > 20
+
+
 def test_nodes_go_with_what_needs_them():
     patterns = made_of(["a.b", "a.b.c.#"])
     assert (patterns.node_count, patterns.word_count) == (2, 3)

@@ -19,6 +19,7 @@ from leporid.broker.exchange.types import RoutedMessage
 from leporid.broker.exchange.verdict_queues import VerdictQueueState
 from leporid.broker.queue.queue import QueueState
 from leporid.broker.registry import StepsTo, finished
+from leporid.engine.bounds.sharded_dict import ShardedDict
 from leporid.engine.routing.route_cache import BY_MESSAGE
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Routing:
         self,
         engine: Engine,
         topology: Topology,
-        queues: Mapping[str, QueueState],
+        queues: ShardedDict[str, QueueState],
         *,
         verdict_queues: Mapping[str, VerdictQueueState],
         kept: Callable[[Iterable[str]], Sequence[HistoryState | CacheState]],

@@ -132,12 +132,12 @@ class Topology:
     """
 
     def __init__(self) -> None:
-        self.exchanges: dict[str, ExchangeState] = {}
+        self.exchanges: ShardedDict[str, ExchangeState] = ShardedDict()
         self.binding_count = 0
         self.cached_as: Callable[[str], object] | None = None
         self.clock = Clock()
         self.changes = 0
-        self._queues: dict[str, ShardedDict[Binding, None]] = {}
+        self._queues: ShardedDict[str, ShardedDict[Binding, None]] = ShardedDict()
         # Who names an exchange as its alternate, whether or not that exchange is there.
         self._alternate_of: dict[str, dict[ExchangeState, None]] = {}
 
@@ -214,7 +214,7 @@ class Topology:
 
     def bindings_to(self, name: str) -> Collection[Binding]:
         """Returns the bindings that lead to a queue, for reading; none without such a queue."""
-        return self._queues.get(name, ())
+        return self._queues.get(name) or ()
 
     def remove_queue(self, name: str) -> Iterator[Binding]:
         """Removes a queue, and one by one the bindings that lead to it, which it yields."""
@@ -371,7 +371,7 @@ class Topology:
         bound = exchange.outgoing
         met = [*(yield from exchange.router.matching(message))]
         if changes != self.changes:
-            met = [binding for binding in met if binding in bound]
+            met = yield from _still_bound(met, exchange)
         if exchange.filters and message.known:
             met = yield from exchange.filters.met(met, message, self.clock, bound)
         elif exchange.filters:
@@ -487,3 +487,13 @@ class Topology:
         default = self.exchanges.get(DEFAULT_EXCHANGE)
         if default is not None:
             default.routes.forget_key(name)
+
+
+def _still_bound(met: list[Binding], exchange: ExchangeState) -> StepsTo[list[Binding]]:
+    """Returns those that are bindings of an exchange still."""
+    found: list[Binding] = []
+    for at in range(0, len(met), BINDINGS_A_STEP):
+        if at:
+            yield None
+        found += [each for each in met[at : at + BINDINGS_A_STEP] if each in exchange.outgoing]
+    return found

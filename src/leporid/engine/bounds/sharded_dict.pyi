@@ -23,7 +23,7 @@ class ShardedDict(Generic[_Key, _Value]):
         """The value of a key, or None."""
 
     def values(self) -> Iterator[_Value]:
-        """The values, in the order of the keys; nothing may come or go meanwhile."""
+        """The values, in the order of the keys."""
 
     def popitem(self) -> tuple[_Key, _Value]:
         """Remove an entry and return it; raises KeyError if there is none."""

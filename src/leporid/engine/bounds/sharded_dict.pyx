@@ -9,8 +9,8 @@ these does likewise. It must not know what is filed.
 Invariant: an addition moves at most `ENTRIES_MAX` entries, unless millions have the same hash.
 
 The order of the entries is that of their additions as long as there is one dict, and no order
-afterwards. While keys are iterated over, others may come and go: who is there all the time is met
-once, and who has gone may be met, too.
+afterwards. While keys or values are iterated over, others may come and go: who is there all the
+time is met once, and who has gone may be met, too.
 """
 
 from libc.stdint cimport uint64_t
@@ -93,9 +93,9 @@ cdef class ShardedDict:
         return self.shard(key).entries.get(key)
 
     def values(self):
-        """The values, in the order of the keys; nothing may come or go meanwhile."""
+        """The values, in the order of the keys."""
         if self.root.entries is not None:
-            return iter(self.root.entries.values())
+            return iter(list(self.root.entries.values()))
         return _values(self.root)
 
     def popitem(self):
@@ -153,7 +153,7 @@ def _keys(Shard shard):
 
 def _values(Shard shard):
     if shard.entries is not None:
-        yield from shard.entries.values()
+        yield from list(shard.entries.values())
     else:
         for part in shard.shards:
             yield from _values(part)

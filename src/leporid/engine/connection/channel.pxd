@@ -80,6 +80,7 @@ cdef class Channel:
     cdef object body                # bytes of the message that is published; None: of the input
     cdef void *memory               # `body` if it is a RecordMemory, else NULL
     cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
+    cdef bint is_prepared(self, Route route, const Message *message) except -1
     cdef tuple copies(self, bytes raw)
     cdef int intercept(self, Message *message) except -1
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,

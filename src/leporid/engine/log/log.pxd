@@ -5,7 +5,7 @@ from libc.string cimport memcpy, memset
 from cpython.buffer cimport Py_buffer
 
 from leporid.engine.bounds.clock cimport Clock
-from leporid.engine.wire.record cimport Message, Record, Target, record_bytes
+from leporid.engine.wire.record cimport Message, Record, Target, record_bytes, targets_of
 
 cdef enum:
     KIND_PUBLISH = 1
@@ -47,12 +47,13 @@ cdef class RecordMemory:
     cdef readonly size_t size           # bytes of the body that have come
     cdef uint32_t crc                   # of these
     cdef bint used                      # it is a segment's
+    cdef list copies                    # RecordMemory for further records; or None
     cdef int append(self, const uint8_t *data, size_t size) except -1
     cdef bint shrink(self, size_t size) noexcept
+    cdef bint prepare(self, size_t records, size_t head_bytes, Clock clock) except -1
     # How `begin_message` and `finish_message` use the memory that a message's body lies in.
     cdef Log log_for(self, Log log)
     cdef size_t places(self, Log log, const Message *message, size_t targets) noexcept
-    cdef bint has_room(self, Log log, const Message *message, size_t targets) noexcept
     cdef Record *begin(self, Log log, const Message *message, size_t targets,
                        uint64_t timestamp_ms) except? NULL
     cdef uint64_t finish(self, Log log, Record *record) noexcept
@@ -160,9 +161,20 @@ cdef inline size_t message_bytes(const Message *message, size_t targets) noexcep
         targets, message.names_len + message.properties_len + message.body_len)
 
 
+cdef inline void fill_places(Record *record, size_t targets) noexcept nogil:
+    """Make all targets of a record after the first ones no queue."""
+    cdef Target *target = targets_of(record)
+    cdef size_t at
+    for at in range(targets, record.targets):
+        target[at].queue, target[at].seq = NO_QUEUE, 0
+
+
 cdef inline Record *begin_message(Log log, const Message *message, size_t targets,
                                   uint64_t timestamp_ms) except NULL:
-    """A record of a message; the caller fills in its targets, and flags if it has some."""
+    """A record of a message; the caller fills in its targets, and flags if it has some.
+
+    It may have more targets, which are filled in.
+    """
     cdef size_t size
     cdef Record *record
     if message.memory != NULL:
@@ -181,3 +193,12 @@ cdef inline uint64_t finish_message(Log log, Record *record, const Message *mess
     if message.memory != NULL:
         return (<RecordMemory> message.memory).finish(log, record)
     return log.finish(record)
+
+
+cdef inline void name_producer(Record *record, size_t queues, uint32_t number,
+                               uint64_t sequence) noexcept:
+    """Make the last target of a message to so many queues its producer and sequence number."""
+    cdef Target *last = targets_of(record) + record.targets - 1
+    if record.targets > queues + 1:
+        targets_of(record)[queues] = last[0]    # which is no queue
+    last.queue, last.seq = number, sequence

@@ -34,11 +34,13 @@ cdef enum:
     SPARE_MAX = 4
     SPARE_MEMORY_MAX = 2            # of durable segments, for the same reason
     SHORT_FACT_BYTES = 48           # SYNCED or COMMIT; no message is that short
-    # Around a body in its memory: before it, what more targets than one take; after it, what makes
-    # the record's size a multiple of 8, and a short fact.
-    TARGETS_ROOM = 4096
+    # Around a body in its memory: before it, what all targets take that a record can have, whose
+    # pages come when they are used; after it, what makes the record's size a multiple of 8, and a
+    # short fact.
+    TARGETS_ROOM = 65536 * 12
     AFTER_BODY_BYTES = 8 + SHORT_FACT_BYTES
     STEP_BYTES = 4 * 1024 * 1024    # that are given back at a time: 0.2 ms
+    PART_BYTES = 1024 * 1024        # that are copied at a time: 0.5 ms
 
 
 cdef class RecordMemory:
@@ -46,7 +48,8 @@ cdef class RecordMemory:
 
     A copy of 128 MiB takes 60 ms, most of it for pages that the kernel has to give; here each frame
     of the body pays for its own. The body never moves, and is there for as long as anybody refers
-    to its memory. Made by `record_memory`.
+    to its memory. A record for another log needs a copy; `prepare` makes copies in slices. Made by
+    `record_memory`.
     """
 
     def __dealloc__(self):
@@ -81,46 +84,78 @@ cdef class RecordMemory:
         """The log that a message goes to, which would go to `log`."""
         return log
 
-    cdef size_t places(self, Log log, const Message *message, size_t targets) noexcept:
-        """How many targets its record is to have: one more where only that aligns it."""
-        return targets + (not self.has_room(log, message, targets)
-                          and self.has_room(log, message, targets + 1))
+    cdef bint prepare(self, size_t records, size_t head_bytes, Clock clock) except -1:
+        """Have memory for so many records of the body; returns False if the slice is over before.
 
-    cdef bint has_room(self, Log log, const Message *message, size_t targets) noexcept:
-        """Whether a record with so many targets can be around the body."""
-        cdef size_t before = self.body - self.base
-        cdef size_t ahead = head_bytes(message, targets)
-        return (not self.used
-                and message_bytes(message, targets) + SEGMENT_HEADER_BYTES > log.segment_bytes
-                and before >= ahead + SEGMENT_HEADER_BYTES and (before - ahead) % 8 == 0)
+        Args:
+            records: in how many logs it will be.
+            head_bytes: of the message's names and properties.
+            clock: tells when the slice is over.
+        """
+        cdef RecordMemory copy = None
+        # A target shifts the body by 4 octets, so that one more aligns it if that is not off by
+        # fewer. Otherwise it stays where it is.
+        cdef size_t part, fitting = (self.body - self.base - head_bytes) % sizeof(uint32_t) == 0
+        if self.copies is None:
+            self.copies = []
+        while True:
+            if self.copies:
+                copy = <RecordMemory> self.copies[len(self.copies) - 1]
+                while copy.size < self.size:
+                    part = min(self.size - copy.size, PART_BYTES)
+                    copy.append(self.body + copy.size, part)
+                    if clock.over():
+                        return False
+            if fitting + len(self.copies) >= records:
+                return True
+            self.copies.append(record_memory(head_bytes, self.size))
+
+    cdef size_t places(self, Log log, const Message *message, size_t targets) noexcept:
+        """How many targets a record around the body would have: one more where that aligns it.
+
+        0: it is in a record already, or is small enough to go where others are.
+        """
+        cdef size_t before = self.body - self.base, places
+        for places in (targets, targets + 1):
+            if (not self.used
+                    and message_bytes(message, places) + SEGMENT_HEADER_BYTES > log.segment_bytes
+                    and before >= head_bytes(message, places) + SEGMENT_HEADER_BYTES
+                    and (before - head_bytes(message, places)) % 8 == 0):
+                return places
+        return 0
 
     cdef Record *begin(self, Log log, const Message *message, size_t targets,
                        uint64_t timestamp_ms) except? NULL:
-        """Begin a record around the body, as `begin_message` does.
+        """Begin a record around the body, or a copy of it, as `begin_message` does.
 
-        NULL: the record goes where others are, or its body is in another record already.
+        NULL: the record goes where others are.
         """
-        cdef size_t ahead = head_bytes(message, targets)
+        cdef size_t places = self.places(log, message, targets)
+        cdef RecordMemory copy
         cdef Record *record
-        if not self.has_room(log, message, targets):
+        if not places:
+            for copy in self.copies or ():
+                record = copy.begin(log, message, targets, timestamp_ms)
+                if record != NULL:
+                    return record
             return NULL
-        log.roll(message_bytes(message, targets), self.body - ahead - SEGMENT_HEADER_BYTES, self)
+        record = <Record *> (self.body - head_bytes(message, places))
+        log.roll(message_bytes(message, places), <uint8_t *> record - SEGMENT_HEADER_BYTES, self)
         self.used = True
-        record = <Record *> (self.body - ahead)
-        write_head(record, message, targets, timestamp_ms)
+        write_head(record, message, places, timestamp_ms)
+        fill_places(record, targets)
         return record
 
     cdef uint64_t finish(self, Log log, Record *record) noexcept:
         """Append the record; the checksum of its body was made while that came."""
         cdef uint8_t *content = content_of(record)
-        cdef uint32_t crc
-        if not log.durable or content + record.names_len + record.properties_len != self.body:
+        cdef uint8_t *body = content + record.names_len + record.properties_len
+        cdef uint8_t *end = <uint8_t *> record + record.size
+        if not log.durable or record.body_len != self.size:
             return log.finish(record)
-        crc = crc32c(0, content, self.body - content)
-        crc = crc_joined(crc, self.crc, self.size)
-        content = self.body + self.size
-        return log.finish_known(
-            record, crc32c(crc, content, <uint8_t *> record + record.size - content))
+        return log.finish_known(record, crc32c(
+            crc_joined(crc32c(0, content, body - content), self.crc, self.size),
+            body + self.size, end - body - self.size))
 
 
 cdef RecordMemory record_memory(size_t head_bytes, size_t body_bytes):

@@ -16,12 +16,12 @@ from posix.mman cimport (
 )
 
 from leporid.engine.log.log cimport (
-    FLAG_IN_TX, KIND_PUBLISH, NO_QUEUE, SEGMENT_HEADER_BYTES, Log, RecordMemory, Segment,
-    head_bytes, message_bytes, write_head,
+    FLAG_IN_TX, SEGMENT_HEADER_BYTES, Log, RecordMemory, Segment, fill_places, head_bytes,
+    message_bytes, write_head,
 )
 from leporid.engine.wire.crc cimport crc32c, crc_joined
 from leporid.engine.wire.record cimport (
-    Message, Record, Target, content_bytes, content_of, message_in, record_bytes, targets_of,
+    Message, Record, content_bytes, content_of, message_in, record_bytes,
 )
 
 cdef extern from "<sys/mman.h>" nogil:
@@ -86,26 +86,30 @@ cdef class StagedRecords(RecordMemory):
     cdef size_t adopt(self, const Message *message, size_t targets) except? 0:
         """Lay a message out around a large body, whose pages are moved here; 0: not possible."""
         cdef RecordMemory memory = <RecordMemory> message.memory
-        cdef size_t ahead, at, size
+        cdef size_t ahead = head_bytes(message, targets), at, size, skipped, pages
         cdef size_t before = memory.body - memory.base
         cdef size_t start = aligned(self.end + GAP_BYTES, PAGE_BYTES)
-        cdef size_t pages = aligned(memory.bytes, PAGE_BYTES)
         cdef Record *record
         cdef uint8_t *content
-        cdef void *moved
-        if memory.used or start + pages > self.bytes:
+        if memory.used:
             return 0
-        if (before - head_bytes(message, targets)) % 8:
+        if (before - ahead) % 8:
             targets += 1
-        ahead = head_bytes(message, targets)
-        if ahead > before:
+            ahead = head_bytes(message, targets)
+        if ahead > before or (before - ahead) % 8:
             return 0
-        moved = mremap(memory.base, pages, pages, MREMAP_MAYMOVE | MREMAP_FIXED,
-                       self.base + start)
-        if moved == MAP_FAILED:
+        # The room for targets that are not needed stays behind.
+        skipped = (before - ahead) & ~<size_t> (PAGE_BYTES - 1)
+        pages = aligned(memory.bytes, PAGE_BYTES) - skipped
+        if start + pages > self.bytes:
             return 0
-        memory.base, memory.bytes, memory.used = NULL, 0, True
-        at = start + before - ahead
+        if mremap(memory.base + skipped, pages, pages, MREMAP_MAYMOVE | MREMAP_FIXED,
+                  self.base + start) == MAP_FAILED:
+            return 0
+        memory.bytes, memory.used = skipped, True
+        if not skipped:
+            memory.base = NULL
+        at = start + before - ahead - skipped
         self.fill_gap(at)
         size = message_bytes(message, targets)
         record = self.record_at(at)
@@ -183,10 +187,7 @@ cdef class StagedRecords(RecordMemory):
 
     cdef int bury(self, Record *record) except -1:
         """Append a record that no queue has."""
-        cdef Target *target = targets_of(record)
-        cdef size_t at
-        for at in range(record.targets):
-            target[at].queue, target[at].seq = NO_QUEUE, 0
+        fill_places(record, 0)
         record.flags = FLAG_IN_TX
         self.log.active.total_bytes += record.size      # it is dead from the start
         self.finish(self.log, record)
@@ -199,24 +200,24 @@ cdef class StagedRecords(RecordMemory):
         return self.log if self.chosen != NULL and self.log.durable else log
 
     cdef size_t places(self, Log log, const Message *message, size_t targets) noexcept:
-        return self.chosen.targets if self.has_room(log, message, targets) else targets
-
-    cdef bint has_room(self, Log log, const Message *message, size_t targets) noexcept:
         cdef Record *record = self.chosen
-        return (record != NULL and log is self.log and targets <= record.targets
+        if (record != NULL and log is self.log and targets <= record.targets
                 and message.names == content_of(record)
                 and message.properties == message.names + record.names_len
                 and message.properties_len == record.properties_len
                 and message.body == message.properties + record.properties_len
-                and message.body_len == record.body_len)
+                and message.body_len == record.body_len):
+            return record.targets
+        return 0
 
     cdef Record *begin(self, Log log, const Message *message, size_t targets,
                        uint64_t timestamp_ms) except? NULL:
         cdef Record *record = self.chosen
-        if not self.has_room(log, message, targets) or targets != record.targets:
+        if not self.places(log, message, targets):
             return NULL
         self.chosen = NULL
         record.timestamp_ms = timestamp_ms
+        fill_places(record, targets)
         return record
 
     cdef uint64_t finish(self, Log log, Record *record) noexcept:

@@ -6,6 +6,7 @@ cdef class Queues   # before the modules that know it, too
 
 from leporid.engine.bounds.clock cimport Clock
 from leporid.engine.bounds.jobs cimport Jobs
+from leporid.engine.bounds.sharded_dict cimport ShardedDict
 from leporid.engine.log.logs cimport Entries, Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.dead_lettering cimport DeadLettering
@@ -20,7 +21,7 @@ cdef class Queues(Entries):
     cdef readonly Logs logs
     cdef readonly Clock clock
     cdef Jobs jobs
-    cdef dict by_id
+    cdef ShardedDict by_id
     cdef dict retired                   # id -> Index, whose entries a job is dropping
     cdef uint32_t next_transient_id
     cdef BlockPool blocks

@@ -12,8 +12,8 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from leporid.engine.bounds.clock cimport spend
 from leporid.engine.bounds.jobs cimport Jobs
 from leporid.engine.log.log cimport (
-    BACKLOG_BIT, FLAG_PRODUCED, NO_QUEUE, TRANSIENT_IDS, Log, RecordMemory, begin_message,
-    finish_message,
+    BACKLOG_BIT, FLAG_PRODUCED, TRANSIENT_IDS, Log, RecordMemory, begin_message, finish_message,
+    name_producer,
 )
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.producers cimport Producer
@@ -39,7 +39,7 @@ cdef class Queues(Entries):
         self.logs = logs
         self.jobs = jobs
         self.clock = logs.clock
-        self.by_id = {}
+        self.by_id = ShardedDict()
         self.retired = {}
         self.next_transient_id = TRANSIENT_IDS
         self.blocks = BlockPool()
@@ -140,7 +140,7 @@ cdef class Queues(Entries):
     cdef int retire(self, Queue queue) except -1:
         """A queue was deleted: drop its entries, as a job. Nobody finds one of them any more but
         the logs, whose records they refer to."""
-        if self.by_id.pop(queue.id, None) is None:
+        if self.by_id.pop(queue.id) is None:
             return 0
         index, queue.index = queue.index, Index(self.blocks)
         self.retired[queue.id] = index
@@ -188,21 +188,17 @@ cdef class Queues(Entries):
         if message.memory != NULL:
             log = (<RecordMemory> message.memory).log_for(log)
             durable = log.durable
-            places = (<RecordMemory> message.memory).places(log, message, places)
         record = begin_message(log, message, places, self.clock.wall_ms)
         target = targets_of(record)
         for at in range(count):
             queue = <Queue> queues[at]
             target[at].queue = queue.id
             target[at].seq = queue.next_seq
-        for at in range(count, places):
-            target[at].queue, target[at].seq = NO_QUEUE, 0
         if producer is not None:
             producer.next = sequence + 1
             if durable:
                 flags |= FLAG_PRODUCED
-                at = places - 1
-                target[at].queue, target[at].seq = producer.number, sequence
+                name_producer(record, count, producer.number, sequence)
         if durable:
             record.flags = flags
             self.logs.dirty = True

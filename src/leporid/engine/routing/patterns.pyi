@@ -15,6 +15,17 @@ class Node:
     """A node of the tree; used by the engine only."""
 
 @final
+class Search:
+    """A key that is matched with all patterns, as far as it has come."""
+
+    @property
+    def found(self) -> list[Any]:
+        """The values under the patterns that it matched so far."""
+
+    def advance(self) -> bool:
+        """Find some more; returns whether that was all."""
+
+@final
 class Patterns:
     """Patterns, each with the values that were added under it."""
 
@@ -25,3 +36,5 @@ class Patterns:
     def add(self, pattern: str, value: Hashable) -> None: ...
     def remove(self, pattern: str, value: Hashable) -> None: ...
     def match(self, key: str) -> list[Any]: ...
+    def search(self, key: str) -> Search:
+        """Begin to find the same in steps; between them patterns may come and go."""

@@ -13,6 +13,11 @@ whatever the wildcards are. The other way round, with a set of nodes that one wo
 further, it costs more than a minute for 10,000 patterns of 255 bytes; a matcher that backtracks
 never ends (CVE-2026-67419).
 
+That many patterns still cost milliseconds, so the walk can be left at any node and taken up later
+(`Search`). Patterns may come and go in between. A node's words therefore never change: a node that
+is divided or united is replaced. A replaced node shares its values and children with the one in its
+place, so a walk that has come to it still finds every pattern that was there all the time, once.
+
 Invariants: every node but the root has a value, or more than one child; its children begin with
 different words. A word is in the vocabulary while a pattern has it. Removed patterns and matched
 keys leave no memory behind. Between two calls, no word has a `first`.
@@ -32,6 +37,12 @@ WORDS_MAX = 256
 cdef enum:
     DEPTH_MAX = 256 + 1     # nodes from the root to a leaf
     DENSE_MAX = 64          # words of a key that have a mask; see `Walk`
+    # Values of one pattern that are kept in one dict, which is copied whenever it grows.
+    DICT_MAX = 1024
+    # What a step of a search does, in words that move 64 positions, of 6 ns each; and what a node
+    # and a value cost besides.
+    WORK_A_STEP = 16384
+    NODE_WORK = 8
 
 # Values of `Word.slot` that are not the number of a mask.
 cdef enum:
@@ -68,12 +79,13 @@ cdef class Node:
     Attributes:
         words: Those from the parent to here.
         children: By their first word; None if there are none.
-        values: What is kept with the pattern that ends here, in order; None if nothing.
+        values: What is kept with the pattern that ends here: the keys of a dict, in order, or of a
+            ShardedDict if there are many; None if nothing.
     """
 
     cdef tuple words
     cdef ShardedDict children
-    cdef dict values
+    cdef object values
 
     def __cinit__(self, tuple words):
         self.words = words
@@ -132,6 +144,8 @@ cdef class Patterns:
             node = child
         if node.values is None:
             node.values = {}
+        elif len(node.values) == DICT_MAX:
+            node.values = divided(node.values)
         node.values[value] = None
 
     def remove(self, str pattern, value):
@@ -165,90 +179,17 @@ cdef class Patterns:
     def match(self, str key):
         """The values under all patterns that the key matches, each once.
 
-        Their order depends only on the key and on the order of `add` and `remove` so far.
+        Their order depends only on the key and on the order of `add` and `remove` so far, but for
+        a pattern with more than a thousand values.
         """
-        cdef list texts = split(key), found = []
-        cdef list words = [self.vocabulary.get(text) for text in texts]
-        cdef Walk walk
-        cdef size_t limbs = <size_t> len(words) // 64 + 1
-        cdef size_t slots = min(len(words), DENSE_MAX)
-        # One set more than nodes, for a step that cannot be done in place.
-        cdef size_t total = slots * limbs + (DEPTH_MAX + 1) * limbs
-        walk.masks = <uint64_t *> malloc(
-            total * sizeof(uint64_t) + len(words) * sizeof(int32_t))
-        if walk.masks == NULL:
-            raise MemoryError(f"no memory to match a routing key of {len(words)} words")
-        walk.sets = walk.masks + slots * limbs
-        walk.next = <int32_t *> (walk.masks + total)
-        walk.limbs = <int32_t> limbs
-        walk.end = <int32_t> len(words)
-        walk.top = ~<uint64_t> 0 >> (63 - len(words) % 64)
-        try:
-            place(&walk, words)
-            memset(walk.sets, 0, limbs * sizeof(uint64_t))
-            walk.sets[0] = 1
-            self.visit(&walk, self.root, walk.sets, words, found)
-        finally:
-            displace(words)
-            free(walk.masks)
-        return found
+        cdef Search search = self.search(key)
+        while not search.advance():
+            pass
+        return search.found
 
-    # ------------------------------------------------------------------ the walk
-
-    cdef int visit(self, Walk *walk, Node node, uint64_t *positions, list words,
-                   list found) except -1:
-        """Collect the values of all matches at a node or below it.
-
-        Args:
-            positions: The set at the node; the memory after it is free for sets further down.
-            words: Those of the key; None for one that no pattern has.
-        """
-        cdef Word word
-        cdef Node child
-        cdef int32_t limb, at
-        cdef uint64_t left
-        cdef list children
-        if node.values is not None and holds(positions, walk.end):
-            found.extend(node.values)
-        if node.children is None:
-            return 0
-        # Either all children are tried, or only those whose first word is at one of the positions:
-        # whichever is less.
-        if len(node.children) <= size_of(walk, positions) + 2:
-            for child in node.children.values():
-                self.enter(walk, child, positions, words, found)
-            return 0
-        self.steps += 1
-        children = []
-        for limb in range(walk.limbs):
-            left = positions[limb]
-            while left:
-                at = 64 * limb + lowest(left)
-                left &= left - 1
-                if at == walk.end:
-                    break
-                word = words[at]
-                if word is not None and word.seen != self.steps:
-                    word.seen = self.steps
-                    if word in node.children:
-                        children.append(node.children[word])
-        for word in (self.one_word, self.any_words):
-            if word in node.children:
-                children.append(node.children[word])
-        for child in children:
-            self.enter(walk, child, positions, words, found)
-        return 0
-
-    cdef int enter(self, Walk *walk, Node node, uint64_t *positions, list words,
-                   list found) except -1:
-        """Move the positions along the words of a node, and visit it if any are left."""
-        cdef uint64_t *ahead = positions + walk.limbs
-        cdef Py_ssize_t at
-        memcpy(ahead, positions, walk.limbs * sizeof(uint64_t))
-        for at in range(PyTuple_GET_SIZE(node.words)):
-            if not step(walk, <Word> PyTuple_GET_ITEM(node.words, at), ahead):
-                return 0
-        return self.visit(walk, node, ahead, words, found)
+    def search(self, str key):
+        """Begin to find the same in steps; between them patterns may come and go."""
+        return Search(self, key)
 
     # ------------------------------------------------------------------ the words
 
@@ -299,13 +240,145 @@ cdef class Patterns:
         return 0
 
     cdef Node divide(self, Node parent, Node node, Py_ssize_t at):
-        """Put a node between a node and its parent; return it."""
+        """Replace a node by two, one below the other; return the upper one."""
         cdef Node middle = Node(node.words[:at])
-        node.words = node.words[at:]
-        adopt(middle, node)
+        adopt(middle, replacement(node, node.words[at:]))
         adopt(parent, middle)
         self.node_count += 1
         return middle
+
+
+cdef class Search:
+    """A key that is matched with all patterns, as far as it has come.
+
+    Attributes:
+        found: The values under the patterns that it matched so far.
+        words: Those of the key; None for one that no pattern has.
+        levels: Of each node on the way down, an iterator over its children that are left to enter.
+        values: An iterator over the values of a pattern that are left to be found; or None.
+    """
+
+    cdef Patterns patterns
+    cdef Walk walk
+    cdef readonly list found
+    cdef list words, levels
+    cdef object values
+
+    def __cinit__(self, Patterns patterns not None, str key):
+        cdef list texts = split(key)
+        cdef size_t limbs = <size_t> len(texts) // 64 + 1
+        cdef size_t slots = min(len(texts), DENSE_MAX)
+        # One set more than nodes, for a step that cannot be done in place.
+        cdef size_t total = slots * limbs + (DEPTH_MAX + 1) * limbs
+        self.patterns = patterns
+        self.words = [patterns.vocabulary.get(text) for text in texts]
+        self.found, self.levels = [], []
+        self.walk.masks = <uint64_t *> malloc(
+            total * sizeof(uint64_t) + len(texts) * sizeof(int32_t))
+        if self.walk.masks == NULL:
+            raise MemoryError(f"no memory to match a routing key of {len(texts)} words")
+        self.walk.sets = self.walk.masks + slots * limbs
+        self.walk.next = <int32_t *> (self.walk.masks + total)
+        self.walk.limbs = <int32_t> limbs
+        self.walk.end = <int32_t> len(texts)
+        self.walk.top = ~<uint64_t> 0 >> (63 - len(texts) % 64)
+        memset(self.walk.sets, 0, limbs * sizeof(uint64_t))
+        self.walk.sets[0] = 1
+        self.visit(patterns.root, self.walk.sets)
+
+    def __dealloc__(self):
+        free(self.walk.masks)
+
+    cpdef bint advance(self) except -1:
+        """Find some more; returns whether that was all."""
+        place(&self.walk, self.words)
+        try:
+            return self.descend(WORK_A_STEP)
+        finally:
+            displace(self.words)
+
+    cdef bint descend(self, Py_ssize_t work) except -1:
+        """Go down to nodes, and up again, until so much work is done; returns whether all is."""
+        cdef Node node
+        cdef Py_ssize_t at
+        cdef uint64_t *positions
+        while work > 0:
+            if self.values is not None:
+                work -= self.take_values(work)
+                continue
+            if not self.levels:
+                return True
+            node = next(self.levels[len(self.levels) - 1], None)
+            if node is None:
+                self.levels.pop()
+                continue
+            # The set of the parent stays; the memory after it is free for those further down.
+            positions = self.walk.sets + len(self.levels) * self.walk.limbs
+            memcpy(positions, positions - self.walk.limbs, self.walk.limbs * sizeof(uint64_t))
+            work -= NODE_WORK
+            for at in range(PyTuple_GET_SIZE(node.words)):
+                work -= self.walk.limbs
+                if not step(&self.walk, <Word> PyTuple_GET_ITEM(node.words, at), positions):
+                    break
+            else:
+                work -= self.visit(node, positions)
+        return self.values is None and not self.levels
+
+    cdef Py_ssize_t visit(self, Node node, uint64_t *positions) except -1:
+        """Collect the values of a node that was reached, and have its children entered.
+
+        Returns what that cost.
+        """
+        cdef Py_ssize_t before = len(self.found)
+        if node.values is not None and holds(positions, self.walk.end):
+            if type(node.values) is dict:
+                self.found.extend(<dict> node.values)
+            else:
+                self.values = iter(node.values)
+        if node.children is None:
+            return len(self.found) - before
+        # Either all children are tried, or only those whose first word is at one of the positions:
+        # whichever is less.
+        if len(node.children) <= size_of(&self.walk, positions) + 2:
+            self.levels.append(node.children.values())
+        else:
+            self.levels.append(iter(self.likely_children(node, positions)))
+        return len(self.found) - before + self.walk.end
+
+    cdef list likely_children(self, Node node, uint64_t *positions):
+        """Those whose first word is a wildcard, or at one of the positions."""
+        cdef list children = []
+        cdef Word word
+        cdef int32_t limb, at
+        cdef uint64_t left
+        self.patterns.steps += 1
+        for limb in range(self.walk.limbs):
+            left = positions[limb]
+            while left:
+                at = 64 * limb + lowest(left)
+                left &= left - 1
+                if at == self.walk.end:
+                    break
+                word = self.words[at]
+                if word is not None and word.seen != self.patterns.steps:
+                    word.seen = self.patterns.steps
+                    if word in node.children:
+                        children.append(node.children[word])
+        for word in (self.patterns.one_word, self.patterns.any_words):
+            if word in node.children:
+                children.append(node.children[word])
+        return children
+
+    cdef Py_ssize_t take_values(self, Py_ssize_t most) except -1:
+        """Collect some of the values of a pattern that has many; returns how many."""
+        cdef Py_ssize_t count = 0
+        for value in self.values:
+            self.found.append(value)
+            count += 1
+            if count == most:
+                return count
+        self.values = None
+        return count
 
 
 cdef list split(str text):
@@ -321,12 +394,27 @@ cdef int adopt(Node parent, Node child) except -1:
 
 
 cdef int unite(Node parent, Node node) except -1:
-    """Replace a node that has one child and no value by the child."""
+    """Replace a node that has one child and no value, and the child, by one node."""
     cdef Node child
     for child in node.children.values():
-        child.words = node.words + child.words
-        adopt(parent, child)
+        adopt(parent, replacement(child, node.words + child.words))
     return 0
+
+
+cdef Node replacement(Node node, tuple words):
+    """A node with other words in place of one that searches may still hold."""
+    cdef Node made = Node(words)
+    made.children = node.children
+    made.values = node.values
+    return made
+
+
+cdef ShardedDict divided(dict values):
+    """The same keys, so many that a dict would be copied for too long when it grows."""
+    cdef ShardedDict made = ShardedDict()
+    for value in values:
+        made[value] = None
+    return made
 
 
 cdef Py_ssize_t shared_words(tuple ours, tuple theirs, Py_ssize_t at):

@@ -13,7 +13,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from leporid.engine.log.log cimport (
     FLAG_PRODUCED, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Log, Segment, begin_message,
-    finish_message, segment_number,
+    finish_message, name_producer, segment_number,
 )
 from leporid.engine.log.producers cimport Producer, Producers
 from leporid.engine.queue.queue cimport Queue
@@ -171,7 +171,7 @@ cdef class Stream(Queue):
         target.queue, target.seq = self.id, offset
         if producer is not None:
             record.flags = FLAG_PRODUCED
-            target[1].queue, target[1].seq = producer.number, sequence
+            name_producer(record, 1, producer.number, sequence)
             producer.next = sequence + 1
         position = finish_message(self.log, record, message)
         self.next_seq += 1
@@ -466,7 +466,7 @@ cdef class Stream(Queue):
         self.retired = True
         self.on_skipped = None      # it knows the stream
         self.uncount()
-        self.queues.by_id.pop(self.id, None)
+        self.queues.by_id.pop(self.id)
         self.streams.by_id.pop(self.id, None)
         self.streams.dropped.append(self.id)
         self.logs.dirty = True

@@ -7,17 +7,21 @@ Invariant: keys that come and go leave nothing behind.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from leporid.broker.exchange.types.base import Binding, Router
 from leporid.broker.exchange.types.message import RoutedMessage
+from leporid.broker.registry import StepsTo, finished
 from leporid.engine.routing.patterns import Patterns
+
+MET_A_STEP: Final = 256
+"""Bindings that one of several keys meets; each takes a third of a microsecond."""
 
 
 class TopicRouter(Router):
     """Bindings by their patterns."""
 
     takes_patterns = True
-    keys_a_step = 16  # each takes some microseconds
 
     def __init__(self, *, strict_keys: bool = False) -> None:
         super().__init__(strict_keys=strict_keys)
@@ -33,11 +37,22 @@ class TopicRouter(Router):
 
     def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the bindings whose patterns one of the keys fits."""
-        if len(message.keys) == 1:
-            return self._patterns.match(message.keys[0])
-        return dict.fromkeys(
-            binding for key in message.keys for binding in self._patterns.match(key)
-        )
+        return finished(self.matching(message))
+
+    def matching(self, message: RoutedMessage) -> StepsTo[Iterable[Binding]]:
+        """The same, in steps; bindings may come and go in between, and are met or not."""
+        met: dict[Binding, None] = {}
+        for key in message.keys:
+            search = self._patterns.search(key)
+            while not search.advance():
+                yield None
+            found = search.found
+            if len(message.keys) == 1:
+                return found
+            for at in range(0, len(found), MET_A_STEP):
+                met.update(dict.fromkeys(found[at : at + MET_A_STEP]))
+                yield None
+        return met
 
     def only_key(self, key: str) -> str | None:
         """Returns the key itself if it has no wildcard."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,6 +66,18 @@ async def test_600_wrong_logins_lock_nobody_out(broker: BrokerProcess):
     refused = [each.result() for each in answers if each.done() and not each.cancelled()]
     assert {each.reply_code for each in refused} <= {403}
     assert "logins are turned away" in broker.log_path.read_text()
+
+
+async def test_a_hashing_process_that_is_killed_costs_nobody_a_login(broker: BrokerProcess):
+    wrong = await claiming(broker, "wrong")
+    assert (await wrong.hear(ConnectionClose)).reply_code == 403
+    threads = Path(f"/proc/{broker.pid}/task").glob("*/children")
+    (process,) = [int(pid) for thread in threads for pid in thread.read_text().split()]
+    os.kill(process, signal.SIGKILL)
+    right = await claiming(broker, "right")
+    await right.hear(ConnectionTune)
+    for client in (right, wrong):
+        client.close()
 
 
 async def test_peers_with_7900_properties_are_dropped_unread(broker: BrokerProcess):

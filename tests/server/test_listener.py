@@ -3,9 +3,7 @@
 import asyncio
 import errno
 import logging
-import os
 import socket
-import sys
 import threading
 from collections.abc import Callable
 
@@ -39,7 +37,6 @@ from leporid.server.listener import (
     HANDSHAKE_MS_MIN,
     KEEPALIVE,
     Listener,
-    hashing_threads,
     on_thread,
 )
 
@@ -683,12 +680,3 @@ async def test_work_is_done_on_a_thread_and_finished_on_the_loop(stack: Stack):
     await asyncio.wait_for(finished.wait(), PATIENCE_S)
     assert threads[0] is not threading.main_thread()
     assert threads[1] is threading.main_thread()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only there threads have a priority each")
-def test_messages_go_before_the_hashing_of_passwords():
-    def niceness() -> int:
-        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-
-    with hashing_threads() as pool:
-        assert pool.submit(niceness).result() == min(niceness() + 5, 19)

@@ -30,7 +30,6 @@ from leporid.limits.shares import NoSlot, Share, Slot, address_key
 from leporid.server.addresses import host_and_port, is_loopback
 from leporid.server.hangups import Hangups
 from leporid.server.link import Link
-from leporid.server.niceness import yield_to_messages
 from leporid.server.proxy_protocol import Proxied
 from leporid.server.tls import Certificates, TlsSocket, stream_over
 from leporid.server.turns import Turns
@@ -58,9 +57,6 @@ SHARED_PART: Final = 10
 CONNECTIONS: Final = "connections"
 USER_CONNECTIONS: Final = "user_connections"
 HANDSHAKES: Final = "handshakes"
-# Of threads that hash passwords, beside the broker's own, as `nice` counts. Less than of those that
-# encode tables: a login has a deadline, on a machine that others keep busy, too.
-HASHERS_NICENESS: Final = 5
 # Out of file descriptors: accepting again at once would spin.
 ACCEPT_PAUSE_S: Final = 0.2
 # Heartbeats that an unread peer may leave unanswered, as far as that shows: it acknowledges nothing
@@ -424,10 +420,12 @@ def endpoints(sock: socket.socket, address: tuple[str, int], *, tls: bool) -> En
 
 
 def hashing_threads() -> ThreadPoolExecutor:
-    """Make the threads in which passwords are hashed."""
-    return ThreadPoolExecutor(
-        HASHING_MAX, "passwords", yield_to_messages, initargs=(HASHERS_NICENESS,)
-    )
+    """Make the threads that have passwords hashed.
+
+    They are as nice as the broker's own: it waits for one that loses the processor while it has the
+    interpreter's lock.
+    """
+    return ThreadPoolExecutor(HASHING_MAX, "passwords")
 
 
 def on_thread(turns: Turns, pool: Executor) -> Offload:

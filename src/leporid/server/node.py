@@ -45,6 +45,7 @@ from leporid.server.listener import Listener, hashing_threads, on_thread
 from leporid.server.login_backends import LoginBackends
 from leporid.server.niceness import yield_to_messages
 from leporid.server.notify import ServiceManager
+from leporid.server.password_hashing import PasswordHashing
 from leporid.server.policy_settings import by_vhost
 from leporid.server.recovery import replay
 from leporid.server.reload import Effects, Reload, tune_limits
@@ -259,6 +260,7 @@ class Node:
         self._engine = _engine(config)
         self._turns = Turns(self._engine)
         self._hashers = hashing_threads()
+        self._password_hashing = PasswordHashing()
         self._durability = Durability(
             self._engine,
             self._files,
@@ -332,7 +334,7 @@ class Node:
         config, durability = self._config, self._durability
         return Broker(
             self._engine,
-            Access((), secrets.token_bytes(32)),
+            Access((), secrets.token_bytes(32), self._password_hashing.matches),
             record=durability.record,
             random_bytes=secrets.token_bytes,
             offload=on_thread(self._turns, self._hashers),
@@ -637,6 +639,7 @@ class Node:
         if self._http is not None:
             await self._http.stop()
         self._hashers.shutdown(wait=False, cancel_futures=True)
+        self._password_hashing.stop()
         self._login_backends.stop()
         if self._failure is not None:
             # The disk is in a state that nobody knows: a thread may hang in it.

@@ -5,10 +5,12 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from functools import partial
+from typing import cast
 
 import pytest
 from tests.server.client import PATIENCE_S
 
+from leporid.engine.bounds.clock import Clock, Party
 from leporid.engine.engine import Engine
 from leporid.server.readiness import AVAILABLE, EVENTS_MAX, Readiness
 
@@ -140,3 +142,59 @@ async def test_after_the_stop_nobody_is_told(readiness: Readiness):
         await round_of_the_loop()
         readiness.forget(ours)
     assert told == []
+
+
+class Slices:
+    """A clock that says which parties have a slice of the round."""
+
+    def __init__(self) -> None:
+        self.stage_is_over = False
+        self.parties: set[object] = set()
+
+    def has_slice(self, party: object) -> bool:
+        return party in self.parties
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="the loop itself is asked")
+async def test_what_is_put_off_is_told_of_when_its_party_has_a_slice():
+    clock = Slices()
+    readiness = Readiness(cast("Clock", clock))
+    crowd, other = cast("Party", "crowd"), cast("Party", "other")
+    passed: list[socket.socket] = []
+    read: list[socket.socket] = []
+
+    def on_readable(ours: socket.socket, party: Party) -> None:
+        if clock.has_slice(party):
+            read.append(ours)
+            ours.recv(1)
+        else:
+            passed.append(ours)
+            readiness.put_off(ours, party)
+
+    with ExitStack() as stack:
+        pairs = [socket.socketpair() for _ in range(4)]
+        for (ours, theirs), party in zip(pairs, [crowd, crowd, crowd, other], strict=True):
+            stack.enter_context(ours)
+            stack.enter_context(theirs)
+            theirs.send(b"x")
+            readiness.watch(ours, partial(on_readable, ours, party))
+        first, second, third, last = (ours for ours, _ in pairs)
+        clock.parties = {other}
+        for count in range(1, 6):
+            while read.count(last) < count:
+                await round_of_the_loop()
+            pairs[3][1].send(b"x")
+        assert set(passed) == {first, second, third}
+        assert len(passed) == 3
+        readiness.forget(second)
+        clock.parties = {crowd}
+        while not {first, third} <= set(read):
+            await round_of_the_loop()
+        for _, theirs in pairs:
+            theirs.send(b"x")
+        while read.count(first) < 2 or read.count(third) < 2:
+            await round_of_the_loop()
+        assert second not in read
+        for ours in (first, third, last):
+            readiness.forget(ours)
+    readiness.stop()

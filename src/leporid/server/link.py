@@ -137,10 +137,8 @@ class Link:
             self.update_reading()
             return
         if not self._turns.engine.clock.has_slice(connection.party):
-            if self._tls is not None and self._tls.has_more:
-                self._turns.readiness.again(self.sock)
-                self._turns.wake()  # only a turn begins the next round
-            return  # it has had its part of this round: the loop says so again in the next
+            self._put_off()
+            return
         view = connection.read_view()
         try:
             count = self._stream.recv_into(view)
@@ -163,6 +161,11 @@ class Link:
         connection.received(count)
         self._turns.wake()
         self._look_at_tls()
+
+    def _put_off(self) -> None:
+        """Its party has had its part of this round; only a turn begins the next."""
+        self._turns.readiness.put_off(self.sock, self.connection.party)
+        self._turns.wake()
 
     def _look_at_tls(self) -> None:
         """See what the operating system cannot know: what was decrypted, and what is to be sent."""
@@ -306,6 +309,7 @@ class Link:
 
     def _discard(self) -> None:
         if not self._turns.engine.clock.has_slice(self.connection.party):
+            self._put_off()
             return  # a thousand that end at once are seen off in several rounds
         try:
             if self.sock.recv(DISCARD_BYTES):

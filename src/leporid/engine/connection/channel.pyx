@@ -552,12 +552,11 @@ cdef class Channel:
     cdef int publish(self, const uint8_t *method, size_t method_len, const uint8_t *properties,
                      size_t properties_len, const uint8_t *body, size_t body_len,
                      bytes user_id) except -1:
-        """One basic.publish, complete; returns UNROUTED if its route takes longer than the slice,
-        or the user's right is not known yet.
+        """One basic.publish, complete; returns UNROUTED if it takes longer than the slice, or the
+        user's right is not known yet.
 
-        Then it is to be called with the same message again, in a later slice, and nothing else of
-        the channel is handled until then. `method` is its payload from the exchange's length on.
-        Checks come in RabbitMQ's order: exchange, permission, properties, routing.
+        Then it is to be called with the same message later, before anything else of the channel.
+        `method` is its payload from the exchange's length on. Checks are in RabbitMQ's order.
         """
         cdef const uint8_t *key = method + 1 + method[0]
         cdef const uint8_t *bits = key + 1 + key[0]
@@ -571,8 +570,9 @@ cdef class Channel:
             raise SyntaxFault("malformed content header: properties or headers do not parse")
         if bits[0] & IMMEDIATE_BIT:
             raise NotImplementedFault("immediate=true")
-        message = Message(method, properties, body, bits - method, properties_len, body_len,
-                          self.memory)
+        message.names, message.names_len = method, bits - method
+        message.properties, message.properties_len = properties, properties_len
+        message.body, message.body_len, message.memory = body, body_len, self.memory
         self.deepest = 0
         if self.publishing.interceptor is not None:
             self.intercept(&message)
@@ -610,7 +610,7 @@ cdef class Channel:
         if later is not None:
             self.last.routes.check(key + 1, key[0], keys or [])
             route = later
-        if message.memory != NULL and not self.is_prepared(route, &message):
+        if self.memory != NULL and not self.is_prepared(route, &message):
             return UNROUTED
         count_published(self, route, 1)
         if self.trace is not None and (self.transactional or not route.refusing

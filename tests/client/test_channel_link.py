@@ -14,6 +14,7 @@ from leporid.amqp.methods import (
     BasicConsumeOk,
     BasicDeliver,
     BasicNack,
+    BasicPublish,
     BasicQosOk,
     BasicReturn,
     ChannelClose,
@@ -26,7 +27,7 @@ from leporid.amqp.methods import (
     ConnectionUnblocked,
     QueueDeclareOk,
 )
-from leporid.client import NotFound, Queue, Timeout, connect
+from leporid.client import Channel, NotFound, Queue, Timeout, connect
 from leporid.client.events import Event
 
 pytestmark = pytest.mark.slow
@@ -81,38 +82,46 @@ async def test_a_close_that_crosses_ours():
 
 
 async def test_flow_and_blocked_hold_publishes_back():
-    published: asyncio.Queue[str] = asyncio.Queue()
+    told: asyncio.Queue[str] = asyncio.Queue()
+    seen_waiting = asyncio.Event()
 
     async def script(peer: Peer):
         await peer.log_in()
         await peer.open_channel()
         peer.send(ChannelFlow(False))
         assert await peer.method() == ChannelFlowOk(False)
-        await published.put("held")
-        await asyncio.sleep(0.05)
+        await told.put("held")
+        await seen_waiting.wait()
+        seen_waiting.clear()
         peer.send(ChannelFlow(True))
         assert await peer.method() == ChannelFlowOk(True)
+        assert isinstance(await peer.method(), BasicPublish)
         peer.send(BasicAck(1, False))
-        await peer.method()
         peer.send(ConnectionBlocked("low on memory"), 0)
-        await published.put("blocked")
-        await asyncio.sleep(0.05)
+        await told.put("blocked")
+        await seen_waiting.wait()
         peer.send(ConnectionUnblocked(), 0)
-        await peer.method()
+        assert isinstance(await peer.method(), BasicPublish)
         peer.send(BasicAck(2, False))
         await forever()
+
+    async def publish_when_let_go(channel: Channel, body: bytes):
+        publishing = asyncio.create_task(channel.default_exchange.publish(body, "q"))
+        async with asyncio.timeout(5):
+            while not channel.publishing.gate:
+                await asyncio.sleep(0)
+            seen_waiting.set()
+            await publishing
 
     async with serving(script) as url:
         connection = await connect(url, **QUICK)
         channel = await connection.channel()
-        assert await published.get() == "held"
-        await asyncio.sleep(0)
-        first = asyncio.create_task(channel.default_exchange.publish(b"1", "q"))
-        await asyncio.wait_for(first, 5)
-        assert await published.get() == "blocked"
+        assert await told.get() == "held"
+        await publish_when_let_go(channel, b"1")
+        assert await told.get() == "blocked"
         while not connection.is_blocked:
             await asyncio.sleep(0)
-        await asyncio.wait_for(channel.default_exchange.publish(b"2", "q"), 5)
+        await publish_when_let_go(channel, b"2")
         give_up(connection)
         await connection.close()
 

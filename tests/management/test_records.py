@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
 from typing import Any
 
@@ -11,11 +12,14 @@ import pyarrow as pa
 import pytest
 from tests.engine import stream_world as streams
 from tests.management.conftest import World
+from tests.server.test_http import TOTALS
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Timestamp
 from leporid.engine.tables.arrow import COLUMNS
 from leporid.management import records as module
+from leporid.management.application import routes
+from leporid.server.http import application
 
 URL = "/api/streams/%2F/orders/records"
 
@@ -241,25 +245,47 @@ async def test_a_reader_that_goes_holds_nothing_back(world: World, client: httpx
             await asyncio.sleep(0)
 
 
-async def test_of_an_answer_that_nobody_reads_one_batch_is_made_ahead(
-    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+async def test_of_an_answer_that_nobody_reads_no_batch_is_made_ahead(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    world.fill(world.stream(), 100, body=b"x" * 1_000_000)
+    world.fill(world.stream(), 10, body=b"x" * 10_000)
     made: list[int] = []
+    full, never = asyncio.Event(), asyncio.Event()
     encode = module._Records._encode
 
     def counting(self: Any, window: Any) -> Any:
         made.append(1)
         return encode(self, window)
 
+    async def send(_: object) -> None:
+        if len(made) == 3:
+            full.set()
+            await never.wait()
+
     monkeypatch.setattr(module._Records, "_encode", counting)
-    async with client.stream("GET", URL) as answer:
-        assert answer.status_code == 200
-        settled = -1
-        while settled < len(made):
-            settled = len(made)
-            await asyncio.sleep(0.05)  # for what the sockets' buffers still take
-        assert len(made) < 30
+    app = application(TOTALS, list, routes(world.around))
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": URL,
+        "raw_path": URL.encode(),
+        "query_string": b"batch_rows=1",
+        "headers": [
+            (b"host", b"localhost"),
+            (b"authorization", b"Basic " + base64.b64encode(b"guest:guest")),
+        ],
+        "client": ("127.0.0.1", 1),
+    }
+    answering = asyncio.create_task(app(scope, never.wait, send))
+    async with asyncio.timeout(10):
+        await full.wait()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        # Whatever the threads were given is done then.
+        await asyncio.get_running_loop().run_in_executor(world.around.encoders, int)
+    assert len(made) == 3
+    answering.cancel()
+    await asyncio.wait([answering])
 
 
 def damaged(world: World) -> None:

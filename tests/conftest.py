@@ -1,4 +1,4 @@
-"""What all tests share: the Spark session, and the order in which they run, in which process.
+"""What all tests share: how brokers start, the Spark session, and the order and place of tests.
 
 A process is given one module after the other. Those with slow tests go first, since one that is
 begun last would leave the other processes without work. All that starts Spark is given to one
@@ -12,7 +12,10 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
+from tests.preloaded import Preloaded
 from xdist.scheduler import LoadScopeScheduling
+
+from leporid.testing.process import COMMAND_VARIABLE, BrokerProcess, default_command
 
 SPARK = "spark"
 SPARK_OPTIONS = "SPARK_SUBMIT_OPTS"
@@ -35,6 +38,14 @@ class Scheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return SPARK if SPARK in nodeid else super()._split_scope(nodeid)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have brokers forked, unless they are those of another build."""
+    if COMMAND_VARIABLE not in os.environ:
+        preloaded = Preloaded(default_command()[0])
+        BrokerProcess.launch = preloaded
+        config.add_cleanup(preloaded.close)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,6 +8,7 @@ comes from the environment variable LEPORID_TEST_COMMAND if that is set.
 Invariant: a process that was started is ended and waited for, by `stop`, `kill` or `close`.
 """
 
+import contextlib
 import os
 import selectors
 import shlex
@@ -16,10 +17,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, ClassVar, Protocol, Self
 
 COMMAND_VARIABLE = "LEPORID_TEST_COMMAND"
 
@@ -33,6 +34,27 @@ LOG_TAIL_BYTES = 4000
 
 class BrokerError(Exception):
     """The broker did not start, or did not end, as its command line promises."""
+
+
+class Process(Protocol):
+    """What is needed of a process that was started: what `subprocess.Popen` has."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """What it writes, if that was asked for."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code once there is one; raises `subprocess.TimeoutExpired`."""
+
+    def send_signal(self, number: int, /) -> None:
+        """Send a signal, unless it has ended."""
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
 
 
 def reserve_port() -> int:
@@ -85,7 +107,11 @@ class BrokerProcess:
         http_port: where `/health` and `/metrics` are; known once started, 0 if there is none.
         metrics_port: where metrics are as well; likewise.
         amqps_port, https_port, metrics_https_port: the same over TLS; 0 without a certificate.
+        launch: starts all processes of brokers, called as `subprocess.Popen` is, which it is unless
+            somebody who starts many knows a cheaper way.
     """
+
+    launch: ClassVar[Callable[..., Process]] = subprocess.Popen
 
     def __init__(
         self,
@@ -105,7 +131,7 @@ class BrokerProcess:
         self._options = list(options)
         self._config = config
         self._command = list(command) if command is not None else default_command()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     def __repr__(self) -> str:
         state = f"pid {self.pid}" if self._process is not None else "not running"
@@ -154,7 +180,14 @@ class BrokerProcess:
         Raises:
             BrokerError: it did not end by itself.
         """
-        process = self._spawn(amqp_port=0, stderr=subprocess.PIPE)
+        arguments = self._arguments(0)
+        with _runnable(arguments):
+            process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
         try:
             output, log = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -212,15 +245,20 @@ class BrokerProcess:
 
     # ------------------------------------------------------------------ private
 
-    def _spawn(
-        self, amqp_port: int | None = None, stderr: int | None = None
-    ) -> subprocess.Popen[bytes]:
-        port = self._asked_port if amqp_port is None else amqp_port
+    def _spawn(self) -> Process:
+        arguments = self._arguments(self._asked_port)
+        with self.log_path.open("ab") as log, _runnable(arguments):
+            return type(self).launch(
+                arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
+
+    def _arguments(self, amqp_port: int) -> list[str]:
+        """Return the command line, and write the configuration that it names."""
         arguments = [
             *self._command,
             *("--data-dir", str(self.data_dir)),
             *("--bind", "127.0.0.1"),
-            *("--amqp-port", str(port)),
+            *("--amqp-port", str(amqp_port)),
             *("--http-port", "0"),
             *("--metrics-port", "-1"),
             *self._options,
@@ -230,20 +268,10 @@ class BrokerProcess:
             file = self.data_dir.with_name(self.data_dir.name + ".toml")
             file.write_text(self._config)
             arguments += ["--config", str(file)]
-        with self.log_path.open("ab") as log:
-            try:
-                return subprocess.Popen(
-                    arguments,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=log if stderr is None else stderr,
-                )
-            except OSError as error:
-                message = f"cannot run {arguments[0]}: {error}"
-                raise BrokerError(message) from error
+        return arguments
 
     @staticmethod
-    def _reap(process: subprocess.Popen[bytes], seconds: float) -> int:
+    def _reap(process: Process, seconds: float) -> int:
         code = process.wait(seconds)
         if process.stdout is not None:
             process.stdout.close()
@@ -285,6 +313,16 @@ class BrokerProcess:
         self.amqps_port = _port(fields.get("amqps", ""))
         self.https_port = _port(fields.get("https", ""))
         self.metrics_https_port = _port(fields.get("metrics-https", ""))
+
+
+@contextlib.contextmanager
+def _runnable(arguments: Sequence[str]) -> Iterator[None]:
+    """Say of a program that cannot be run which one it is; raises BrokerError."""
+    try:
+        yield
+    except OSError as error:
+        message = f"cannot run {arguments[0]}: {error}"
+        raise BrokerError(message) from error
 
 
 def _port(address: str) -> int:

@@ -28,7 +28,6 @@ import pyarrow as pa
 from fuzz.drawing import Drawing
 from fuzz.targets.frames import Peer, content
 from fuzz.world import Defect, World, defects_raised
-from starlette.routing import Route
 from tests.engine.frames import frame
 
 from leporid.amqp.constants import FRAME_METHOD
@@ -315,8 +314,8 @@ def _templates() -> list[tuple[str, str]]:
         return [
             (method, each.path)
             for each in interface.app.routes
-            if isinstance(each, Route)
-            for method in sorted(each.methods or ())
+            if isinstance(each, CostedRoute)
+            for method in sorted(each.methods)
             if method != "HEAD"
         ]
     finally:

@@ -418,7 +418,7 @@ def costs(world: FilledWorld) -> dict[tuple[str, str], Cost]:
     found = {}
     for route in world.app.routes:
         assert isinstance(route, CostedRoute), f"{route} does not say what it costs"
-        (method,) = (route.methods or set()) - {"HEAD"}
+        (method,) = route.methods - {"HEAD"}
         found[method, route.path] = route.cost
     return found
 

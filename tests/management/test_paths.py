@@ -10,12 +10,13 @@ import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Match
 
 from leporid.broker.access.access import User
 from leporid.broker.access.passwords import NoPassword
 from leporid.limits.refusals import Refusals
 from leporid.management.admission import LOOK, Admission
-from leporid.management.paths import RawRoute, name_of, visit_of
+from leporid.management.paths import ProbeRoute, RawRoute, name_of, visit_of
 from leporid.management.refusals import Refusal
 from leporid.server.addresses import bind
 from leporid.server.http import HttpServer
@@ -39,6 +40,9 @@ async def echo(request: Request) -> Response:
         ("/a/b", 404, None),
         ("/a//c", 404, None),
         ("/a/b/c/d", 404, None),
+        ("/a/b/c/", 200, ["a", "b"]),
+        ("/a/b/c%0A", 404, None),
+        ("/a/b/d", 404, None),
     ],
 )
 async def test_names_are_decoded_once(path: str, status: int, names: list[str] | None):
@@ -50,7 +54,36 @@ async def test_names_are_decoded_once(path: str, status: int, names: list[str] |
         assert answer.status_code == status
         if names is not None:
             assert answer.json() == names
-        assert (await client.post("/a/b/c")).status_code == 405
+        refused = await client.post("/a/b/c")
+        assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    ("path", "rest"),
+    [
+        ("/ui/a", "a"),
+        ("/ui/a/b/", "a/b/"),
+        ("/ui/", ""),
+        ("/ui", None),
+        ("/uia", None),
+        ("/", None),
+    ],
+)
+async def test_a_last_parameter_may_stand_for_all_that_follows(path: str, rest: str | None):
+    route = ProbeRoute("/ui/{path:path}", echo)
+    assert repr(route) == "<ProbeRoute GET/HEAD /ui/{path:path}>"
+    found, more = route.matches({"type": "http", "method": "GET", "path": path})
+    assert (found is Match.FULL, more.get("path_params")) == (
+        rest is not None,
+        None if rest is None else {"path": rest},
+    )
+    assert route.matches({"type": "websocket", "path": path})[0] is Match.NONE
+
+
+def test_a_name_has_no_slash_and_is_not_empty():
+    route = ProbeRoute("/x/{name}", echo)
+    for path, wanted in (("/x/a", Match.FULL), ("/x/a/b", Match.NONE), ("/x/", Match.NONE)):
+        assert route.matches({"type": "http", "method": "GET", "path": path})[0] is wanted
 
 
 def of_token(seconds: float) -> User:

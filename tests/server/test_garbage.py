@@ -227,6 +227,24 @@ def test_what_peers_make_leaves_no_cycles(asked: Asked, use: Callable[[Asked], N
     assert asked.garbage() == {}
 
 
+LOADING = """
+import gc
+from leporid.server.garbage import without_collections
+for collects in (True, False):
+    gc.enable() if collects else gc.disable()
+    try:
+        with without_collections():
+            assert not gc.isenabled()
+            raise ImportError
+    except ImportError:
+        assert gc.isenabled() is collects
+"""
+
+
+def test_while_modules_are_loaded_there_are_no_collections() -> None:
+    subprocess.run([sys.executable, "-c", LOADING], check=True)
+
+
 COLLECTING = """
 import gc, sys, time
 from leporid.server import garbage

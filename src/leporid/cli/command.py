@@ -20,6 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leporid.server.garbage import without_collections
+
 if TYPE_CHECKING:
     from leporid.cli.session import Session
 
@@ -130,7 +132,8 @@ class Command:
     def load(self) -> Noun | Single | Plain:
         """Import what it means."""
         module, _, name = self.place.partition(":")
-        found: Noun | Single | Plain = getattr(importlib.import_module(module), name)
+        with without_collections():
+            found: Noun | Single | Plain = getattr(importlib.import_module(module), name)
         return found
 
 

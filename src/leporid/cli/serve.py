@@ -18,6 +18,7 @@ from leporid.cli.command import Parser, Plain
 from leporid.cli.config import EXIT_WRONG_USE, config_path, tell
 from leporid.server.config import Config, ConfigError, build, values_of
 from leporid.server.config_checks import doubts
+from leporid.server.garbage import without_collections
 from leporid.server.logs import set_up
 from leporid.server.settings import About, Named, Section, about, fields_of, file
 from leporid.server.sources import value_of
@@ -143,7 +144,8 @@ def run(options: argparse.Namespace) -> int:
     for said in doubts(config):
         logger.warning("%s", said)
 
-    from leporid.server.node import run as run_node
+    with without_collections():
+        from leporid.server.node import run as run_node
 
     return run_node(config, read)
 

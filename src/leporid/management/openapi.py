@@ -125,7 +125,7 @@ def describing(routes: Sequence[CostedRoute], version: str) -> StepsTo[dict[str,
     """Return the document, made in steps."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        for method in sorted((route.methods or set()) - {"HEAD"}):
+        for method in sorted(route.methods - {"HEAD"}):
             paths.setdefault(route.path, {})[method.lower()] = operation(route, method)
             yield None
     return {

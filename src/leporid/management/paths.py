@@ -2,8 +2,9 @@
 
 Responsible for the names in a path, and for letting no request past admission. The virtual host "/"
 is written `%2F`; Starlette matches the decoded path, in which that is a separator, so these match
-before it is decoded. Invariants: a name reaches a handler decoded once, as UTF-8, or the request is
-refused; every route has a cost.
+before it is decoded. They compare segments: Starlette's own routes compile a regular expression
+each, which for all of them is a noticeable part of a start. Invariants: a name reaches a handler
+decoded once, as UTF-8, or the request is refused; every route has a cost.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
+from starlette.routing import BaseRoute, Match, request_response
+from starlette.types import ASGIApp
 
 from leporid.limits.shares import address_key
 from leporid.management.admission import PROBE, Admission, Cost, Visit
@@ -26,6 +30,9 @@ from leporid.management.sessions import shows_form
 
 DRY_RUN: Final = "dry_run"
 """The parameter of routes that can say what they would do."""
+
+REST: Final = ":path"
+"""Behind the name of a parameter that stands for all that follows."""
 
 VISIT: Final = "leporid.visit"
 """Where a request's scope has its `Visit`; who has none has not been admitted."""
@@ -62,16 +69,82 @@ def takes(
     return note
 
 
-class CostedRoute(Route):
+class CostedRoute(BaseRoute):
     """A route that lets requests in as its cost says.
 
+    Args:
+        path: segments, of which those in braces are names of parameters. As in Starlette, one that
+            ends in `:path` is the last, and stands for all that follows.
+        handler: answers.
+        method: of the requests; that of GET answers HEAD as well.
+        cost: see below.
+
     Attributes:
+        path: as it was given.
+        endpoint: the handler.
+        methods: of the requests.
         cost: what it takes.
     """
 
     def __init__(self, path: str, handler: Handler, method: str, cost: Cost) -> None:
-        super().__init__(path, handler, methods=[method])
+        self.path = path
+        self.endpoint = handler
+        self.methods = {method, "HEAD"} if method == "GET" else {method}
         self.cost = cost
+        self._beginning = path.partition("{")[0]
+        self._has_rest = path.endswith(REST + "}")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {'/'.join(sorted(self.methods))} {self.path}>"
+
+    @cached_property
+    def _app(self) -> ASGIApp:
+        return request_response(self.endpoint)
+
+    @cached_property
+    def _segments(self) -> list[tuple[str, str]]:
+        return [_segment(text) for text in self.path.split("/")]
+
+    def matches(self, scope: Any) -> tuple[Match, Any]:
+        """Say whether a request is for this route; see Starlette."""
+        return self._match(scope, scope["path"]) if scope["type"] == "http" else (Match.NONE, {})
+
+    async def handle(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request whose path matches; raises HTTPException (405)."""
+        if scope["method"] not in self.methods:
+            raise HTTPException(405, headers={"allow": ", ".join(sorted(self.methods))})
+        await self._app(scope, receive, send)
+
+    def _match(self, scope: Any, path: str) -> tuple[Match, Any]:
+        found = self._parameters(path) if path.startswith(self._beginning) else None
+        if found is None:
+            return Match.NONE, {}
+        full = scope["method"] in self.methods
+        return (
+            Match.FULL if full else Match.PARTIAL,
+            {"endpoint": self.endpoint, "path_params": found},
+        )
+
+    def _parameters(self, path: str) -> dict[str, str] | None:
+        """Return what stands for the parameters; None if the path is another."""
+        given = path.split("/", len(self._segments) - 1)
+        if len(given) != len(self._segments):
+            return None
+        found = {}
+        for (name, literal), text in zip(self._segments, given, strict=True):
+            if not name:
+                if text != literal:
+                    return None
+            elif text or self._has_rest:
+                found[name] = text
+            else:
+                return None
+        return None if "/" in given[-1] and not self._has_rest else found
+
+
+def _segment(text: str) -> tuple[str, str]:
+    """Return the name of a parameter, or a text that stands for itself."""
+    return (text[1:-1].removesuffix(REST), "") if text.startswith("{") else ("", text)
 
 
 class ProbeRoute(CostedRoute):
@@ -98,8 +171,7 @@ class RawRoute(CostedRoute):
         if scope["type"] != "http" or not raw:
             return super().matches(scope)
         # RabbitMQ's clients end some paths with a slash.
-        path = raw.decode("latin-1").removesuffix("/")
-        return super().matches({**scope, "path": path})
+        return self._match(scope, raw.decode("latin-1").removesuffix("/"))
 
     async def handle(self, scope: Any, receive: Any, send: Any) -> None:
         """Let the request in, and answer it when it is its turn."""

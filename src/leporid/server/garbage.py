@@ -47,6 +47,22 @@ class Freezing:
 
 
 @contextmanager
+def without_collections() -> Iterator[None]:
+    """Load what stays, without looking for garbage among it.
+
+    The objects of many modules have the collector look at all of them again and again.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@contextmanager
 def bounded_collections() -> Iterator[None]:
     """Freeze all there is, and later what makes collections slow; to enter when all is loaded.
 

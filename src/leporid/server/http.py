@@ -21,7 +21,6 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
 from leporid.limits.refusals import Refusals
 from leporid.management.authorization import not_found as missing_object
@@ -70,7 +69,7 @@ def metrics_application(metrics: Sequence[CostedRoute]) -> Starlette:
     return _of(metrics)
 
 
-def _of(pages: Sequence[Route]) -> Starlette:
+def _of(pages: Sequence[CostedRoute]) -> Starlette:
     async def missing(request: Request, _error: Exception) -> Response:
         # Not by its URL, whose query may be no UTF-8.
         if request.scope["path"].startswith("/api/"):

@@ -38,7 +38,7 @@ from leporid.server.backups import Backups
 from leporid.server.config import Config, ConfigError, configured_users
 from leporid.server.definitions_import import import_files
 from leporid.server.durability import Durability
-from leporid.server.garbage import bounded_collections
+from leporid.server.garbage import bounded_collections, without_collections
 from leporid.server.histograms import Histogram, LoopLag
 from leporid.server.judging import Judging
 from leporid.server.listener import Listener, hashing_threads, on_thread
@@ -358,10 +358,11 @@ class Node:
 
     def _make_http(self) -> HttpServices:
         """Make what is answered over HTTP; only now is any of it loaded."""
-        from leporid.management.admission import BODY_BYTES_MAX, ENCODERS_MAX
-        from leporid.management.surroundings import Surroundings
-        from leporid.server.http_services import HttpServices
-        from leporid.server.metrics import Identity
+        with without_collections():
+            from leporid.management.admission import BODY_BYTES_MAX, ENCODERS_MAX
+            from leporid.management.surroundings import Surroundings
+            from leporid.server.http_services import HttpServices
+            from leporid.server.metrics import Identity
 
         config, seconds = self._config, self._durability.seconds
         around = Surroundings(

@@ -38,7 +38,7 @@ def test_whoever_commits_second_is_told_so(store, monkeypatch, act):
     given = {
         "commit": (made, ends(10), ends(17)),
         "add": (made, "", "note"),
-        "replace": ([name], made),
+        "replace": ([name], made, ""),
     }
     with pytest.raises(ConflictError, match="another process"):
         getattr(other, act)(*given[act])

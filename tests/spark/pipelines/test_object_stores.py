@@ -4,12 +4,17 @@ One server for all of the module. Glue's tables and S3's objects are moto's; a R
 `rest_catalog`.
 """
 
+import json
 import os
 import subprocess
 import sys
+import threading
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.spark.pipelines import rest_catalog
 from tests.spark.pipelines.stores import committed, ends, files
@@ -19,14 +24,26 @@ pytest.importorskip("pyiceberg")
 pytest.importorskip("moto")
 
 from leporid.spark.errors import OptionError
+from leporid.spark.pipelines import archive as archive_module
 from leporid.spark.pipelines import delta_store, iceberg_store
 from leporid.spark.pipelines.archive import Archive, Plan
+from leporid.spark.pipelines.bodies.columns import struct_of
+from leporid.spark.pipelines.bodies.decoder import Body
 from leporid.spark.pipelines.delta_store import DeltaStore
 from leporid.spark.pipelines.iceberg_store import IcebergStore
 from leporid.spark.pipelines.origin import Origin
 from leporid.spark.pipelines.places import PlaceError, place_of
-from leporid.spark.pipelines.store import ConflictError, Layout, StoreError, open_store
+from leporid.spark.pipelines.reprocess import Reprocess
+from leporid.spark.pipelines.store import (
+    ConflictError,
+    Layout,
+    StoreError,
+    bad_place,
+    existing,
+    open_store,
+)
 from leporid.spark.pipelines.table import table
+from leporid.spark.pipelines.tasks import BAD, FILE, GOOD, DataFile, Job, _first
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -160,6 +177,77 @@ def test_a_stream_is_archived_to_an_object_store_and_read_from_it(
     good = [row for row in expected if row[0] % 100 != 3] + [(30, "n", None), (31, "m", None)]
     assert sorted(row for row in rows if row.id is not None) == sorted(good)
     assert [tuple(row) for row in rows if row.id is None] == [(None, None, "not JSON")] * 2
+
+
+def write_here(spark: Any, job: Job, ranges: Any, tasks: int | None = None) -> Any:
+    """Do in this process what Spark's tasks do; `json-schema` leaves nothing to Spark's own."""
+    found: dict[str, list[DataFile]] = {GOOD: [], BAD: []}
+    numbers = pa.RecordBatch.from_pydict({"id": list(range(len(ranges)))})
+    for batch in _first(job, ranges)([numbers]):
+        for kind, file in map(json.loads, batch.column(FILE).to_pylist()):
+            found[kind].append(DataFile(**file))
+    return found[GOOD], found[BAD]
+
+
+def test_reprocess_beside_archive_loses_and_doubles_nothing(place, broker, tmp_path, monkeypatch):
+    """In threads, with steps as small as they get, no lock, and kills between the two commits."""
+    monkeypatch.setattr(archive_module.tasks, "write", write_here)
+    monkeypatch.setattr(archive_module, "arrow_columns", struct_of)
+    monkeypatch.setattr("leporid.spark.pipelines.reprocess.STEP_FILES", 2)
+    schemas, schema = tmp_path / "schemas", '{"properties": {"id": {"type": "integer"}}}'
+    schemas.mkdir()
+    (schemas / "s.json").write_text(schema)
+    broker.make("s")
+    count = 24
+    for at in range(count):
+        named = [("schema.id", "late")] if at % 3 == 0 else []
+        broker.append("s", 1, body=[b'{"id": %d}' % at], headers=named)
+    body = Body("json-schema", schemas=str(schemas))
+    plan = Plan(place, body=body, commit_rows=3, compact_files=0, reader_name="")
+    run = Archive(None, Origin("s", {"url": broker.url}), plan)
+    run.spark = broker
+    for _ in range(2):
+        assert run.step().put_aside
+    (schemas / "late.json").write_text(schema)
+    kills = [1, 1]
+    replace = DeltaStore.replace
+
+    def killed_first(store: DeltaStore, *given: Any) -> None:
+        if kills and store.root == bad_place(place):
+            kills.pop()
+            raise ConflictError("killed")
+        replace(store, *given)
+
+    monkeypatch.setattr(DeltaStore, "replace", killed_first)
+    monkeypatch.setattr("leporid.spark.pipelines.reprocess.ATTEMPTS_MAX", 1, raising=False)
+    refused: list[Exception] = []
+    ended = threading.Event()
+
+    def insist(step: Any) -> Any:
+        try:
+            return step()
+        except ConflictError as error:
+            refused.append(error)
+            return None
+
+    def reprocess() -> None:
+        again = Reprocess(place)
+        while not ended.is_set():
+            insist(again.step)
+
+    worker = threading.Thread(target=reprocess)
+    worker.start()
+    try:
+        while (done := insist(run.step)) is None or done.lag:
+            pass
+    finally:
+        ended.set()
+        worker.join()
+    while Reprocess(place).step().note[0] != "0":
+        pass
+    assert Counter(committed(existing(place)[0])) == Counter(range(count)), refused
+    assert committed(existing(bad_place(place))[0]) == []
+    assert not kills
 
 
 def test_what_an_object_store_refuses_is_told_before_spark_starts(s3, broker, tmp_path):

@@ -17,7 +17,7 @@ from leporid.spark.pipelines import reprocess as reprocess_module
 from leporid.spark.pipelines.bodies.decoder import Body
 from leporid.spark.pipelines.decoding import REASON
 from leporid.spark.pipelines.files import Partitions
-from leporid.spark.pipelines.reprocess import Reprocess, batches_of, paths_of
+from leporid.spark.pipelines.reprocess import Reprocess, batches_of, paths_of, settle
 from leporid.spark.pipelines.store import (
     ConflictError,
     StoreError,
@@ -50,13 +50,13 @@ def rows(first, *bodies, days=0):
     return pa.RecordBatch.from_pylist(made, schema=COLUMNS)
 
 
-def append(store, batch, reach, **column):
+def append(store, batch, reach, settled="", **column):
     """Write rows with one more column, and move the position."""
     ((name, values),) = column.items()
     store.folder.make()
     days = Partitions(store.folder)
     days.add(batch.append_column(name, values))
-    store.commit(days.close(), store.ends(), ends(reach))
+    store.commit(days.close(), store.ends(), ends(reach), settled)
 
 
 @pytest.fixture(params=KINDS)
@@ -189,7 +189,7 @@ def test_two_at_once_are_not_both_done(place):
         two.add([], note, '{"gone": [], "files": []}')
     bad, _ = existing(bad_place(place))
     with pytest.raises(ConflictError, match="is not in the table any more"):
-        bad.replace(["none.parquet"], [])
+        bad.replace(["none.parquet"], [], "")
 
 
 def test_of_two_runs_without_a_lock_one_is_refused(place, monkeypatch):
@@ -206,6 +206,110 @@ def test_of_two_runs_without_a_lock_one_is_refused(place, monkeypatch):
     with pytest.raises(ConflictError, match="another process has reprocessed"):
         one.step()
     assert found(place) == (DECODED, STILL_BAD)
+
+
+def archive_one(place, at):
+    """Commit one record to the archive, and one to the bad ones, as `archive` does."""
+    store, bad = existing(place)[0], existing(bad_place(place))[0]
+    settled = settle(store, bad)
+    value = pa.array([{"id": at, "name": None}], store_type(store))
+    append(bad, rows(at + 1, b"no"), at + 2, **{REASON: pa.array(["late"])})
+    append(store, rows(at, b"{}"), at + 2, settled, value=value)
+
+
+def store_type(store):
+    (path, *_), _ = store.state()
+    return next(batches_of(path)).schema.field("value").type
+
+
+def interleaved(monkeypatch, run, between):
+    """Have something happen after a run has decoded, and before it commits."""
+    monkeypatch.setattr(reprocess_module, "locked", nullcontext)
+    decode = run._decode
+
+    def decode_first(*given):
+        made = decode(*given)
+        between()
+        return made
+
+    monkeypatch.setattr(run, "_decode", decode_first)
+
+
+def test_without_a_lock_the_archive_may_commit_in_the_middle_of_a_step(place, monkeypatch):
+    run = Reprocess(place)
+    interleaved(monkeypatch, run, lambda: archive_one(place, 5))
+    assert run.step().note == "2 decoded, 2 still bad"
+    assert found(place) == ([*DECODED, (5, 5)], [*STILL_BAD, (6, "late")])
+
+
+def test_a_commit_of_the_archive_does_not_hide_a_run_that_was_killed(place, monkeypatch):
+    run = Reprocess(place)
+    interleaved(monkeypatch, run, lambda: None)
+    kind = type(existing(place)[0])
+    with monkeypatch.context() as patch:
+
+        def killed(*args):
+            raise KeyboardInterrupt
+
+        patch.setattr(kind, "replace", killed)
+        # The archive has looked for notes before.
+        patch.setattr("tests.spark.pipelines.test_reprocess.settle", lambda *stores: "")
+        with pytest.raises(KeyboardInterrupt):
+            run.step()
+        archive_one(place, 5)
+    expected = [*DECODED, (5, 5)], [*STILL_BAD, (6, "late")]
+    assert found(place) == expected
+    for _ in range(2):
+        archive_one(place, max(at for at, _ in found(place)[1]) + 1)
+    store, bad = existing(place)[0], existing(bad_place(place))[0]
+    assert len(store.note()) < 200
+    assert paths_of(store, bad, bad.state()[0]) == bad.state()[0]
+    assert found(place)[0] == [*DECODED, (5, 5), (7, 7), (9, 9)]
+
+
+def test_a_run_that_was_overtaken_by_another_and_the_archive_is_refused(place, monkeypatch):
+    def both():
+        assert Reprocess(place).step().note == "2 decoded, 2 still bad"
+        archive_one(place, 5)
+
+    run = Reprocess(place)
+    interleaved(monkeypatch, run, both)
+    with pytest.raises(ConflictError, match="another process has reprocessed"):
+        run.step()
+    assert found(place) == ([*DECODED, (5, 5)], [*STILL_BAD, (6, "late")])
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_files_that_are_merged_while_a_step_decodes_them_leave_nothing_twice(
+    place, monkeypatch, is_killed
+):
+    bad, _ = existing(bad_place(place))
+    append(bad, rows(5, b'{"id": 5}', b"nope"), 7, **{REASON: pa.array(["c", "d"])})
+    store, _ = existing(place)
+    store.commit([], store.ends(), ends(7))
+
+    def merge():
+        assert existing(bad_place(place))[0].compact(2, 10**8) == 2
+
+    run = Reprocess(place)
+    interleaved(monkeypatch, run, merge)
+    with monkeypatch.context() as patch:
+        if is_killed:
+
+            def killed(*args):
+                raise KeyboardInterrupt
+
+            patch.setattr(reprocess_module, "carry_out", killed)
+            with pytest.raises(KeyboardInterrupt):
+                run.step()
+        else:
+            run.step()
+    if is_killed:
+        settle(*(existing(each)[0] for each in (place, bad_place(place))))
+    numbers, rest = found(place)
+    assert numbers == [*DECODED, (5, 5)]
+    assert [at for at, _ in rest] == [2, 4, 6]
+    assert Reprocess(place).step().note == "0 decoded, 3 still bad"
 
 
 def test_where_nothing_was_decoded_nothing_is(tmp_path):

@@ -269,7 +269,10 @@ class Archive:
             return self._step()
 
     def _step(self) -> Step:
-        if self._kept not in {None, RAW} and settle(self.store, self.bad):
+        settled = ""
+        if self._kept not in {None, RAW}:
+            settled = settle(self.store, self.bad)
+        if settled:
             # What decoded records again may have brought new fields.
             self._kept = settings_of(self.plan.place)["schema"]
             self._schema = self._extended(self._schema or "", self._kept)
@@ -289,7 +292,7 @@ class Archive:
         if bad:
             reached = self.bad.ends()
             self.bad.commit(bad, reached, reached if ahead else end)
-        self.store.commit(good, before, end)
+        self.store.commit(good, before, end, settled)
         self._store(end)
         refused = sum(file.rows for file in bad)
         self._tidy(len(good))

@@ -40,11 +40,14 @@ from leporid.spark.pipelines.store import (
     KEEP_SECONDS,
     NOTE,
     ConflictError,
+    OvertakenError,
     Store,
     StoreError,
     check_gone,
     check_note,
     check_position,
+    kept_note,
+    retried,
 )
 
 # Under this name Delta keeps since when a process merges files, and 0 when none does. One that was
@@ -68,7 +71,7 @@ def _told(method: Callable[P, R]) -> Callable[P, R]:
         try:
             return method(*args, **kwargs)
         except CommitFailedError as error:
-            raise ConflictError(f"{_root(args)}: changed meanwhile: {line_of(error)}") from None
+            raise OvertakenError(f"{_root(args)}: changed meanwhile: {line_of(error)}") from None
         except (DeltaError, OSError) as error:
             raise StoreError(f"{_root(args)}: {line_of(error)}") from error
 
@@ -135,8 +138,11 @@ class DeltaStore(Store):
             days.append(("date", "<=", day_of(last_us)))
         return sorted(table.file_uris(file_pruning_predicate=days or None)), self._ends(table)
 
+    @retried
     @_told
-    def commit(self, files: Sequence[DataFile], before: Offsets, ends: Offsets) -> None:
+    def commit(
+        self, files: Sequence[DataFile], before: Offsets, ends: Offsets, settled: str = ""
+    ) -> None:
         """Add files, and move the position."""
         table = self._table()
         check_position(self.root, self._ends(table), before)
@@ -146,7 +152,8 @@ class DeltaStore(Store):
             table = self._created(schema, columns)
             # What came to be there meanwhile is no conflict for Delta: it is what was found.
             check_position(self.root, self._ends(table), before)
-        self._write(table, [self._added(file) for file in files if file.rows], schema, ends)
+        note = kept_note(self._note(table), settled)
+        self._write(table, [self._added(file) for file in files if file.rows], schema, ends, note)
 
     @_told
     def note(self) -> str:
@@ -156,6 +163,7 @@ class DeltaStore(Store):
     def _note(self, table: DeltaTable | None) -> str:
         return "" if table is None else str(self._newest(table).get(NOTE, ""))
 
+    @retried
     @_told
     def add(self, files: Sequence[DataFile], before: str, note: str) -> None:
         """Add files with a note."""
@@ -169,9 +177,10 @@ class DeltaStore(Store):
             table, actions, pa.schema(table.schema()), self._ends(table), note, [(NOTE, number)]
         )
 
+    @retried
     @_told
-    def replace(self, gone: Sequence[str], files: Sequence[DataFile]) -> None:
-        """Take files out and add others."""
+    def replace(self, gone: Sequence[str], files: Sequence[DataFile], note: str) -> None:
+        """Take files out and add others, with a note."""
         table = self._table()
         actions = [] if table is None else pa.table(table.get_add_actions())["path"].to_pylist()
         known = {path.rpartition("/")[2]: path for path in actions}
@@ -182,7 +191,7 @@ class DeltaStore(Store):
             *(RemoveAction(known[name], True, at_ms) for name in gone),
             *(self._added(file) for file in files if file.rows),
         ]
-        self._write(table, changes, pa.schema(table.schema()), self._ends(table))
+        self._write(table, changes, pa.schema(table.schema()), self._ends(table), note)
 
     def _write(
         self,
@@ -208,8 +217,8 @@ class DeltaStore(Store):
                 commit_properties=properties,
             )
         except CommitFailedError as error:
-            raise ConflictError(
-                f"{self.root}: another process has archived here: {error}"
+            raise OvertakenError(
+                f"{self.root}: another process has archived here: {line_of(error)}"
             ) from None
         table.update_incremental()
         self._sync(table)
@@ -225,6 +234,7 @@ class DeltaStore(Store):
             storage_options=self._options(),
         )
 
+    @retried
     @_told
     def extend(self, columns: pa.Schema) -> None:
         """Add columns and fields of structs."""

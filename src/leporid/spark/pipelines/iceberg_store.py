@@ -51,11 +51,14 @@ from leporid.spark.pipelines.store import (
     NOTE,
     ConflictError,
     Layout,
+    OvertakenError,
     Store,
     StoreError,
     check_gone,
     check_note,
     check_position,
+    kept_note,
+    retried,
 )
 
 NAMESPACE = "leporid"
@@ -139,10 +142,14 @@ class IcebergStore(Store):
             scan = scan.filter(LessThan("timestamp", moment(last_us)))
         return sorted(task.file.file_path for task in scan.plan_files()), ends_of(table)
 
-    def commit(self, files: Sequence[DataFile], before: Offsets, ends: Offsets) -> None:
+    @retried
+    def commit(
+        self, files: Sequence[DataFile], before: Offsets, ends: Offsets, settled: str = ""
+    ) -> None:
         """Add files, and move the position."""
         table = self.table()
         check_position(self.root, ends_of(table), before)
+        note = kept_note(newest_of(table).get(NOTE, ""), settled)
         with self._committing():
             if table is None:
                 table = self._created(files)
@@ -150,7 +157,7 @@ class IcebergStore(Store):
                 self._arrange(table)
             table.add_files(
                 [str(self.folder / file.name) for file in files if file.rows],
-                snapshot_properties={ENDS: json.dumps(to_json(ends))},
+                snapshot_properties=properties_of(ends, note),
                 check_duplicate_files=False,
             )
 
@@ -159,14 +166,14 @@ class IcebergStore(Store):
         """Say that somebody else has committed, or of which catalog an error is.
 
         Raises:
-            ConflictError: the catalog has another snapshot than the one that was read.
+            OvertakenError: the catalog has another snapshot than the one that was read.
             StoreError: it does not answer; whether it has taken the commit, the position tells.
         """
         try:
             with self._answering():
                 yield
         except (CommitFailedException, TableAlreadyExistsError) as error:
-            raise ConflictError(
+            raise OvertakenError(
                 f"{self.root}: another process has archived here: {error}"
             ) from None
 
@@ -193,6 +200,7 @@ class IcebergStore(Store):
         """Return the note of the newest snapshot with a position."""
         return newest_of(self.table()).get(NOTE, "")
 
+    @retried
     def add(self, files: Sequence[DataFile], before: str, note: str) -> None:
         """Add files with a note."""
         table = self.table()
@@ -201,26 +209,29 @@ class IcebergStore(Store):
         with self._committing():
             table.add_files(
                 [str(self.folder / file.name) for file in files if file.rows],
-                snapshot_properties={ENDS: json.dumps(to_json(ends_of(table))), NOTE: note},
+                snapshot_properties=properties_of(ends_of(table), note),
                 check_duplicate_files=False,
             )
 
-    def replace(self, gone: Sequence[str], files: Sequence[DataFile]) -> None:
-        """Take files out and add others."""
+    @retried
+    def replace(self, gone: Sequence[str], files: Sequence[DataFile], note: str) -> None:
+        """Take files out and add others, with a note."""
         table = self.table()
         tasks = [] if table is None else table.scan().plan_files()
         known = {task.file.file_path.rpartition("/")[2]: task.file for task in tasks}
         check_gone(self.root, known, gone)
         assert table is not None
-        kept = {ENDS: json.dumps(to_json(ends_of(table)))}
+        kept = properties_of(ends_of(table), note)
         with self._committing(), table.transaction() as change:
-            with change.update_snapshot(snapshot_properties=kept).overwrite() as update:
-                for name in gone:
-                    update.delete_data_file(known[name])
+            if gone:
+                with change.update_snapshot(snapshot_properties=kept).overwrite() as update:
+                    for name in gone:
+                        update.delete_data_file(known[name])
             paths = [str(self.folder / file.name) for file in files if file.rows]
-            if paths:
+            if paths or not gone:
                 change.add_files(paths, snapshot_properties=kept, check_duplicate_files=False)
 
+    @retried
     def extend(self, columns: pa.Schema) -> None:
         """Add columns and fields of structs."""
         table = self.table()
@@ -270,6 +281,11 @@ def ends_of(table: Table | None) -> Offsets:
     """Return the position that the newest snapshot with one has."""
     newest = newest_of(table)
     return from_json(json.loads(newest[ENDS])) if ENDS in newest else {}
+
+
+def properties_of(ends: Offsets, note: str) -> dict[str, str]:
+    """Return what a snapshot says of the position, and its note."""
+    return {ENDS: json.dumps(to_json(ends))} | ({NOTE: note} if note else {})
 
 
 def newest_of(table: Table | None) -> dict[str, str]:

@@ -6,6 +6,12 @@ a commit changes one: the archive's commit has the records, and a note that says
 other table have to be replaced by which. The note is carried out next, by this step or, if it was
 killed, by whoever opens the archive for writing (`settle`); readers take it for carried out.
 
+In an object store nothing keeps `archive`, `compact` and a second run out. Each commit of the
+archive keeps the note, so a step is refused whose note is not the newest any more. The commit that
+carries a note out leaves it, shortened, with the table of bad records: a note is settled once both
+tables have the same. If the files of a note were merged before it was carried out, their records
+are found by their offsets.
+
 Invariant: a record is in the archive or among the bad ones, and never in both, as a reader sees
 them; a step that finds nothing to decode changes nothing.
 """
@@ -14,7 +20,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,13 +43,17 @@ from leporid.spark.pipelines.files import DataFile, Partitions, in_utc
 from leporid.spark.pipelines.places import Place, place_of
 from leporid.spark.pipelines.runner import Step
 from leporid.spark.pipelines.store import (
+    ATTEMPTS_MAX,
+    ConflictError,
     Store,
     StoreError,
     bad_place,
     existing,
+    fence,
     keep_settings,
     locked,
     settings_of,
+    shortened,
 )
 
 log = logging.getLogger(__name__)
@@ -66,10 +76,12 @@ class Note:
     Attributes:
         gone: names of files to be taken out.
         files: files to be added instead.
+        good: names of the archive's files with what could be decoded.
     """
 
     gone: list[str]
     files: list[DataFile]
+    good: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, text: str) -> Note | None:
@@ -77,29 +89,78 @@ class Note:
         if not text:
             return None
         content = json.loads(text)
-        return cls(content["gone"], [DataFile(**each) for each in content["files"]])
+        files = [DataFile(**each) for each in content["files"]]
+        return cls(content["gone"], files, content.get("good", []))
 
     def text(self) -> str:
         """Return it as a commit has it."""
-        return json.dumps({"gone": self.gone, "files": [asdict(each) for each in self.files]})
+        return json.dumps(asdict(self))
 
 
-def settle(store: Store, bad: Store) -> bool:
+def settle(store: Store, bad: Store) -> str:
     """Carry out the note of a step that was killed between its two commits.
 
-    Return whether there is one: then the newest commit is of a step of this module.
+    Return the note, which is settled now; empty if no step of this module has committed yet.
     """
-    note = Note.of(store.note())
-    if note is not None and not set(note.gone).isdisjoint(map(name_of, bad.state()[0])):
-        bad.replace(note.gone, note.files)
+    text = store.note()
+    note = Note.of(text)
+    # A note that was shortened is settled, as is one without files.
+    if note is not None and note.gone and carry_out(note, text, store, bad):
         log.info("%s: finished what an earlier run had begun", bad.root)
-    return note is not None
+    return text
+
+
+def carry_out(note: Note, text: str, store: Store, bad: Store) -> bool:
+    """Replace what a note says in the table of bad records; return whether that was to be done.
+
+    Raises:
+        ConflictError: others have changed the table again and again.
+    """
+    for left in reversed(range(ATTEMPTS_MAX)):
+        if fence(bad.note()) == fence(text):
+            return False
+        names = set(map(name_of, bad.state()[0]))
+        try:
+            if names.issuperset(note.gone):
+                bad.replace(note.gone, note.files, shortened(text))
+            elif note.good:
+                # Somebody has merged the files: what is decoded is found by its offsets.
+                bad.replace(*_without(moved(store, note), bad), shortened(text))
+            else:
+                # Carried out by a version that left no note with the table.
+                return False
+        except ConflictError:
+            if not left:
+                raise
+        else:
+            return True
+    return False
+
+
+def moved(store: Store, note: Note) -> dict[int, list[int]]:
+    """Return the offsets that a note's step has decoded, by partition."""
+    return offsets_in(str(store.folder / name) for name in note.good)
+
+
+def _without(offsets: Mapping[int, list[int]], bad: Store) -> tuple[list[str], list[DataFile]]:
+    """Write the files anew that have records at such offsets; return the old and the new ones."""
+    gone: list[str] = []
+    rest = Partitions(bad.folder, bad.layout.partition_by)
+    for path in bad.state()[0]:
+        batches = list(batches_of(path))
+        found = [at_any(batch, offsets) for batch in batches]
+        if any(pc.any(each).as_py() for each in found):
+            gone.append(name_of(path))
+            for batch, mine in zip(batches, found, strict=True):
+                rest.add(batch.filter(pc.invert(mine)))
+    return gone, rest.close()
 
 
 def paths_of(store: Store, bad: Store, paths: Sequence[str]) -> list[str]:
     """Return a bad table's files as they are when the archive's note is carried out."""
     note = Note.of(store.note())
-    if note is None or set(note.gone).isdisjoint(map(name_of, bad.state()[0])):
+    names = set(map(name_of, paths))
+    if note is None or not names.intersection(note.gone):
         return list(paths)
     kept = [path for path in paths if name_of(path) not in note.gone]
     return [*kept, *(str(bad.folder / file.name) for file in note.files if file.rows)]
@@ -201,10 +262,11 @@ class Reprocess:
         good, rest = self._decode(body, chosen, store, bad) if chosen else ([], [])
         decoded, kept = (sum(file.rows for file in each) for each in (good, rest))
         if decoded:
-            self._keep(store, settings, body)
-            note = Note([name_of(path) for path in chosen], rest)
+            self._keep(store, body)
+            names = [file.name for file in good if file.rows]
+            note = Note([name_of(path) for path in chosen], rest, names)
             store.add(good, before, note.text())
-            bad.replace(note.gone, note.files)
+            carry_out(note, note.text(), store, bad)
             self._seen.update(file.name for file in rest)
         else:
             self._seen.update(map(name_of, chosen))
@@ -213,13 +275,16 @@ class Reprocess:
             self._seen.clear()
         return Step(done, left, f"{decoded:,} decoded, {kept:,} still bad", put_aside=kept)
 
-    def _keep(self, store: Store, settings: dict[str, str], body: Body) -> None:
+    def _keep(self, store: Store, body: Body) -> None:
         """Have the table and the settings know new fields, before there are rows with them."""
-        if body.columns == settings["schema"]:
+        # Asked for anew: where nothing locks, `archive` may have added fields meanwhile.
+        settings = settings_of(self.place)
+        schema = self._columns(settings, body)
+        if schema == settings["schema"]:
             return
         columns = pa.schema([pa.field("value", Decoder(body).columns)])
         store.extend(in_utc(columns.empty_table()).schema)
-        keep_settings(self.place, settings | {"schema": body.columns})
+        keep_settings(self.place, settings | {"schema": schema})
 
     def _decode(
         self, body: Body, paths: Sequence[str], store: Store, bad: Store
@@ -251,15 +316,33 @@ def before(batch: pa.RecordBatch, ends: Offsets) -> pa.Array:
     return found
 
 
+def at_any(batch: pa.RecordBatch, offsets: Mapping[int, list[int]]) -> pa.Array:
+    """Return which records are at one of some offsets."""
+    found = pa.array([False] * batch.num_rows, pa.bool_())
+    for partition, each in offsets.items():
+        mine = pc.equal(batch.column("partition"), partition)
+        there = pc.is_in(batch.column("offset"), pa.array(each, pa.int64()))
+        found = pc.or_(found, pc.and_(mine, there))
+    return found
+
+
 def put_aside(bad: Store, start: Offsets) -> dict[int, list[int]]:
     """Return the offsets of bad records from a position on, by partition."""
     first = {key.partition: at.offset for key, at in start.items()}
+    found = offsets_in(bad.state()[0])
+    return {
+        partition: [at for at in each if at >= first.get(partition, 0)]
+        for partition, each in found.items()
+    }
+
+
+def offsets_in(paths: Iterable[str]) -> dict[int, list[int]]:
+    """Return the offsets of the records of files, by partition."""
     found: dict[int, list[int]] = {}
-    for path in bad.state()[0]:
+    for path in paths:
         for batch in batches_of(path, ["partition", "offset"]):
             for partition, offset in zip(*batch.to_pydict().values(), strict=True):
-                if offset >= first.get(partition, 0):
-                    found.setdefault(partition, []).append(offset)
+                found.setdefault(partition, []).append(offset)
     return found
 
 

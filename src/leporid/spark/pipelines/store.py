@@ -3,20 +3,24 @@
 Responsible for what all formats have in common, and for choosing one. Must not know Spark.
 
 Invariant of every store: files and the position they reach are committed as one. A commit is made
-only on top of the position that the writer knew; if somebody else has committed meanwhile it is a
-`ConflictError`, and nothing has changed.
+only on top of the position that the writer knew; if somebody else has moved it meanwhile it is a
+`ConflictError`, and nothing has changed. A commit that another one overtakes, and whose position or
+note is still the one that the writer knew, is made again on top of that one.
 """
 
 from __future__ import annotations
 
 import fcntl
+import functools
+import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -46,6 +50,12 @@ ENDS = "leporid.ends"
 # Under this name a commit says which records came from the table of bad ones; see `reprocess`.
 NOTE = "leporid.reprocessed"
 
+# So often a commit is tried that others overtake.
+ATTEMPTS_MAX = 10
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
 # What every archive has in its folder, whatever its format.
 OWN = "_leporid"
 SETTINGS = f"{OWN}/settings.json"
@@ -63,6 +73,10 @@ SECRET_IN_URI = re.compile(r"://[^/@]*:[^/@]+@")
 
 class ConflictError(SparkSourceError):
     """Somebody else has written to the archive since it was looked at."""
+
+
+class OvertakenError(ConflictError):
+    """Another commit came between the reading of a table and this commit."""
 
 
 class StoreError(SparkSourceError):
@@ -199,10 +213,18 @@ class Store(ABC):
         """Return the position up to which records are in the table; empty if there is no table."""
 
     @abstractmethod
-    def commit(self, files: Sequence[DataFile], before: Offsets, ends: Offsets) -> None:
-        """Add files, and move the position from `before` to `ends`.
+    def commit(
+        self, files: Sequence[DataFile], before: Offsets, ends: Offsets, settled: str = ""
+    ) -> None:
+        """Add files, and move the position from `before` to `ends`; the note stays.
 
         A file without rows is not added: it only tells a new table its columns.
+
+        Args:
+            files: to be added.
+            before: the position that the writer knows.
+            ends: the position that the files reach.
+            settled: the note that was carried out; it need not be kept in full.
 
         Raises:
             ConflictError: the position is not `before` any more.
@@ -221,8 +243,10 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def replace(self, gone: Sequence[str], files: Sequence[DataFile]) -> None:
-        """Take files out of the table, by their names, and add others; the position stays.
+    def replace(self, gone: Sequence[str], files: Sequence[DataFile], note: str) -> None:
+        """Take files out of the table, by their names, and add others with a note.
+
+        The position stays.
 
         Raises:
             ConflictError: one of them is not in the table any more.
@@ -373,8 +397,42 @@ def check_note(root: Place, now: str, before: str) -> None:
     Raises:
         ConflictError: somebody else has committed.
     """
-    if now != before:
+    if fence(now) != fence(before):
         raise ConflictError(f"{root}: another process has reprocessed here meanwhile")
+
+
+def fence(note: str) -> str:
+    """Return what tells a note from all others, also if it is shortened; empty of none."""
+    if not note:
+        return ""
+    settled: str | None = json.loads(note).get("settled")
+    return hashlib.sha256(note.encode()).hexdigest() if settled is None else settled
+
+
+def shortened(note: str) -> str:
+    """Return a note that was carried out: only which one it was."""
+    return json.dumps({"gone": [], "files": [], "settled": fence(note)}) if note else ""
+
+
+def kept_note(note: str, settled: str) -> str:
+    """Return the note that the next commit has: the same one, short if it was carried out.
+
+    It is never left out. Two runs without a lock that knew no note would both be let through.
+    """
+    return shortened(note) if fence(note) == fence(settled) else note
+
+
+def retried(method: Callable[P, R]) -> Callable[P, R]:
+    """Have a commit made again that another one has overtaken; it looks at the table anew."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **more: P.kwargs) -> R:
+        for _ in range(ATTEMPTS_MAX - 1):
+            with suppress(OvertakenError):
+                return method(*args, **more)
+        return method(*args, **more)
+
+    return call
 
 
 def check_gone(root: Place, names: Iterable[str], gone: Iterable[str]) -> None:

@@ -85,7 +85,7 @@ SAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
     ("GET", "/api/filters"): ("/api/filters", {}),
     ("GET", "/api/filters/{vhost}"): ("/api/filters/%2F", {}),
     ("GET", "/api/unknown-arguments/{vhost}"): ("/api/unknown-arguments/%2F", {}),
-    ("GET", "/api/filter-classes"): ("/api/filter-classes", {}),
+    ("GET", "/api/filter-classes"): ("/api/filter-classes?page=1", {}),
     ("GET", "/api/filter-classes/{name}"): ("/api/filter-classes/big", {}),
     ("PUT", "/api/filter-classes/{name}"): ("/api/filter-classes/new", {"content": GREATER}),
     ("DELETE", "/api/filter-classes/{name}"): ("/api/filter-classes/big", {}),

@@ -65,6 +65,19 @@ async def test_lists(world: World, client: httpx.AsyncClient):
     assert (await got(client, f"{URL}/nowhere"))[0] == 404
 
 
+async def test_consumers_of_one_queue_have_pages(world: World, client: httpx.AsyncClient):
+    for port, queue, tag in ((7, "q", "a"), (8, "q", "b"), (9, "other", "c")):
+        consuming(world, port, queue, tag)
+    _, whole = await got(client, "/api/queues/%2F/q")
+    assert await got(client, f"{URL}/%2F?queue=q") == (200, whole["consumer_details"])
+    query = "queue=q&page=1&page_size=1&sort=consumer_tag&sort_reverse=true&columns=consumer_tag"
+    _, paged = await got(client, f"{URL}/%2F?{query}")
+    assert (paged["items"], paged["total_count"]) == ([{"consumer_tag": "b"}], 2)
+    _, found = await got(client, f"{URL}/%2F?queue=q&page=1&name=A")
+    assert [each["consumer_tag"] for each in found["items"]] == ["a"]
+    assert await got(client, f"{URL}/%2F?queue=none") == (200, [])
+
+
 async def test_a_member_of_a_group(world: World, client: httpx.AsyncClient):
     world.stream("s")
     one = connected(world, 7)
@@ -74,7 +87,10 @@ async def test_a_member_of_a_group(world: World, client: httpx.AsyncClient):
     _, (found,) = await got(client, URL)
     assert (found["consumer_tag"], found["prefetch_count"], found["active"]) == ("m", 5, True)
     assert found["queue"] == {"name": "s", "vhost": "/"}
+    assert found["arguments"] == {"x-group": "g"}
     assert found["channel_details"]["name"] == f"{CONNECTION} (1)"
+    _, channel = await got(client, f"/api/channels/{CONNECTION} (1)")
+    assert channel["consumer_details"] == [found]
     # The stream's own page names the same channel for what reads it.
     _, stream = await got(client, "/api/queues/%2F/s")
     assert [each["channel_details"]["number"] for each in stream["consumer_details"]] == [1]

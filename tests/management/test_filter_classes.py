@@ -14,7 +14,7 @@ from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import EVERYTHING
 from leporid.broker.stored import StoredFilterClass
 from leporid.durable import Drop, Put
-from leporid.filterserver.filter_class import FilterClassStatus
+from leporid.filterserver.filter_class import FilterClass, FilterClassStatus
 
 ROOT = "/api/filter-classes"
 BIG = f"{ROOT}/big"
@@ -125,6 +125,30 @@ async def test_what_is_used_is_not_deleted(
         "filter class 'big' is used by the binding",
     )
     assert (await client.get(BIG)).json()["used_by"] == ["the binding"]
+
+
+async def test_classes_have_pages_and_orders(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    used, waiting = {"a": 1, "b": 3, "c": 2}, {"a": 5, "b": 4, "c": 7}
+    classes = world.broker.filter_classes
+    for name in used:
+        classes.put(FilterClass(name, 1, "Filter", GREATER))
+    monkeypatch.setattr(classes, "uses", lambda name: ["a binding"] * used[name])
+    monkeypatch.setattr(
+        world.broker, "waiting_for_verdicts", lambda name: iter([1, waiting[name] - 1])
+    )
+    for sort, order in (("name", "abc"), ("used_by", "acb"), ("waiting", "bac")):
+        found = (await client.get(f"{ROOT}?page=1&page_size=2&sort={sort}")).json()
+        assert [each["name"] for each in found["items"]] == list(order[:2])
+        assert (found["total_count"], found["page_count"]) == (3, 2)
+        for each in found["items"]:
+            assert len(each["used_by"]) == used[each["name"]]
+            assert each["waiting"] == waiting[each["name"]]
+    found = (await client.get(f"{ROOT}?page=1&name=B")).json()
+    assert [each["name"] for each in found["items"]] == ["b"]
+    found = (await client.get(f"{ROOT}?where=waiting>4&columns=name,waiting")).json()
+    assert found == [{"name": "a", "waiting": 5}, {"name": "c", "waiting": 7}]
 
 
 @pytest.mark.parametrize("tag", ["policymaker", "management", "monitoring", "none"])

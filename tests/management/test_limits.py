@@ -130,3 +130,23 @@ async def test_who_sees_and_who_sets(world: World, client: httpx.AsyncClient):
             for method in ("PUT", "DELETE"):
                 answer = await client.request(method, f"/api/{path}", auth=login)
                 assert answer.json()["reason"] == "Not administrator user"
+
+
+async def test_lists_of_limits_have_pages_and_orders(world: World, client: httpx.AsyncClient):
+    for number, name in enumerate(("ann", "guest")):
+        world.broker.users.limit(name, "max-channels", 9 - number)
+    for number, name in enumerate(("/", "other")):
+        world.broker.vhosts[name].limit("max-queues", 9 - number)
+    for path, noun, limit, names in (
+        ("user-limits", "user", "max-channels", ["ann", "guest"]),
+        ("vhost-limits", "vhost", "max-queues", ["/", "other"]),
+    ):
+        _, every = await asked(client, "GET", path)
+        assert [each[noun] for each in every] == names
+        _, found = await asked(client, "GET", f"{path}?page=1&page_size=1&sort=value.{limit}")
+        assert found["items"] == [{noun: names[1], "value": {limit: 8}}]
+        assert (found["total_count"], found["page_count"]) == (2, 2)
+        _, found = await asked(client, "GET", f"{path}?page=1&name={names[1].upper()}")
+        assert [each[noun] for each in found["items"]] == names[1:]
+        _, found = await asked(client, "GET", f"{path}?where=value.{limit}>8")
+        assert [each[noun] for each in found] == names[:1]

@@ -308,6 +308,11 @@ def test_a_limit_is_set_and_dropped(tab: Tab, hands: Hands, api: Api):
     hands.type(tab.field("Value", within=box), "12")
     hands.press(tab.button("Set limit", within=box))
     expect(tab.row(name)).to_contain_text("12")
+    hands.type(box.get_by_role("searchbox"), "shop")
+    expect(tab.row(name)).to_have_count(0)
+    expect(tab.row("shop")).to_contain_text("100")
+    tab.page.wait_for_url("**/#/limits?vhost-name=shop")
+    hands.type(box.get_by_role("searchbox"), name)
     hands.press(tab.button(f"Drop max-connections of {name}"))
     expect(tab.row(name)).to_have_count(0)
     assert api.get("vhost-limits", name) == []

@@ -98,7 +98,8 @@ class ChannelRoutes:
         shown = self._table.show(channel, columns)
         if columns is None:
             node = self._around.node_name
-            consumers = tuple(channel.subscriptions.values())
+            own, members = tuple(channel.subscriptions.values()), tuple(channel.members.values())
+            consumers: tuple[Any, ...] = (*own, *members)
             shown["consumer_details"] = (shown_consumer(each, node) for each in consumers)
         return self._around.listing(user, shown)
 

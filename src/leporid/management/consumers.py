@@ -18,6 +18,7 @@ from leporid.management import amqp_json
 from leporid.management.authorization import vhosts_listed
 from leporid.management.details import channel_details
 from leporid.management.paging import Lists, Table
+from leporid.management.paths import takes
 
 if TYPE_CHECKING:
     from leporid.broker.queue.queue import ConsumerState
@@ -31,13 +32,21 @@ class ConsumerRoutes:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         table: Table[Any] = Table(
-            {}, (), lambda consumer: shown_consumer(consumer, around.node_name)
+            {"consumer_tag": lambda consumer: consumer.tag},
+            (),
+            lambda consumer: shown_consumer(consumer, around.node_name),
         )
         self._lists: Lists[Any] = Lists(around, table, lambda each: str(each.tag))
 
+    @takes(queue={"type": "string"})
     async def listing(self, request: Request) -> Response:
-        """GET /api/consumers, and /api/consumers/{vhost}."""
+        """GET /api/consumers, and /api/consumers/{vhost}: of one queue with `queue`."""
         user, vhosts = await vhosts_listed(self._around, request)
+        name = request.query_params.get("queue")
+        if name:
+            queues = [queue for vhost in vhosts if (queue := vhost.find_queue(name)) is not None]
+            found = [each for queue in queues for each in tuple(queue.subscriptions)]
+            return await self._lists.answer(request, user, found, len(found))
         count = sum(vhost.consumers.count for vhost in vhosts)
         return await self._lists.answer(request, user, self._consumers(vhosts), count)
 
@@ -56,7 +65,7 @@ def shown_consumer(consumer: ConsumerState | Member, node: str) -> dict[str, Any
     """Return what a consumer looks like."""
     if isinstance(consumer, Member):
         return {
-            "arguments": amqp_json.shown(dict(consumer.group.agreed)),
+            "arguments": amqp_json.shown({**consumer.group.agreed, "x-group": consumer.group.name}),
             "ack_required": True,
             "active": bool(consumer.readings),
             "activity_status": "up" if consumer.readings else "waiting",

@@ -20,6 +20,7 @@ from leporid.filterserver.filter_class import FilterClass, FilterClassError
 from leporid.filterserver.host import FilterFailure
 from leporid.management.admission import holding
 from leporid.management.listings import Written
+from leporid.management.paging import Lists, Table, in_slices, query_in
 from leporid.management.parameters import NUMBER_MAX, Parameters, raw_body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal
@@ -44,6 +45,15 @@ class FilterClassRoutes:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
+        self._table: Table[FilterClass] = Table(
+            {
+                "name": lambda one: one.name,
+                # Sorted by how many there are.
+                "used_by": lambda one: list(self._classes.uses(one.name)),
+            },
+            whole=self._shown,
+        )
+        self._lists = Lists(around, self._table, lambda one: one.name)
 
     @property
     def _classes(self) -> FilterClasses:
@@ -52,8 +62,14 @@ class FilterClassRoutes:
     async def listing(self, request: Request) -> Response:
         """GET /api/filter-classes."""
         user = await self._administrator(request)
-        Parameters(request, ())
-        return self._around.listing(user, map(self._shown, self._classes))
+        query, classes, table = query_in(request), tuple(self._classes), self._table
+        paths = [query.sort or (), *(each.path for each in query.conditions)]
+        if any(path[:1] == ("waiting",) for path in paths):
+            # Unlike what is only shown, what decides must be counted before.
+            counts = {one.name: await self._count_waiting(user, one.name) for one in classes}
+            fields = {**table.fields, "waiting": lambda one: counts[one.name]}
+            table = Table(fields, whole=self._shown)
+        return await self._lists.answer(request, user, classes, len(classes), table)
 
     async def show(self, request: Request) -> Response:
         """GET /api/filter-classes/{name}: with its source."""
@@ -126,6 +142,10 @@ class FilterClassRoutes:
                 f"do it as another user with the tag {ADMINISTRATOR}, or set "
                 "filter_server.allow_guest = true in the configuration",
             )
+
+    async def _count_waiting(self, user: User, name: str) -> int:
+        places = self._around.broker.waiting_for_verdicts(name)
+        return sum([sum(some) async for some in in_slices(self._around, user, places)])
 
     def _waiting(self, name: str) -> Iterator[str]:
         """Write how many messages wait, after nothing for each place where some may."""

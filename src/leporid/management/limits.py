@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from leporid.broker.access.limits import USER_LIMITS, VALUE_MAX, VHOST_LIMITS
 from leporid.management.authorization import administrator, manager, not_found, onlooker
+from leporid.management.paging import Lists, Table
 from leporid.management.parameters import object_of, raw_body_of
 from leporid.management.paths import name_of, takes
 from leporid.management.refusals import Refusal, bad_request
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from leporid.broker.access.access import User
+    from leporid.broker.vhost import VirtualHost
     from leporid.management.surroundings import Surroundings
 
 
@@ -32,14 +34,16 @@ class VhostLimitRoutes:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
+        fields = {"vhost": lambda vhost: vhost.name, "value": lambda vhost: dict(vhost.limits)}
+        table: Table[VirtualHost] = Table(fields, ("vhost",))
+        self._lists = Lists(around, table, lambda vhost: vhost.name)
 
     async def listing(self, request: Request) -> Response:
         """GET /api/vhost-limits: of the virtual hosts that the user sees, those with limits."""
         user = await manager(self._around, request)
         found = await self._around.seen_vhosts(user)
-        found.sort(key=lambda vhost: vhost.name)
-        shown = ({"vhost": one.name, "value": dict(one.limits)} for one in found if one.limits)
-        return self._around.listing(user, shown)
+        limited = [vhost for vhost in found if vhost.limits]
+        return await self._lists.answer(request, user, limited, len(limited))
 
     async def of_vhost(self, request: Request) -> Response:
         """GET /api/vhost-limits/{vhost}: a list with one member, or none."""
@@ -86,12 +90,15 @@ class UserLimitRoutes:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
+        fields = {"user": lambda user: user.name, "value": lambda user: dict(user.limits)}
+        table: Table[User] = Table(fields, ("user",))
+        self._lists = Lists(around, table, lambda user: user.name)
 
     async def listing(self, request: Request) -> Response:
         """GET /api/user-limits: those of users that have some."""
         user = await manager(self._around, request)
-        users = sorted(self._around.broker.access, key=lambda each: each.name)
-        return self._around.listing(user, (_shown(each) for each in users if each.limits))
+        limited = [each for each in self._around.broker.access if each.limits]
+        return await self._lists.answer(request, user, limited, len(limited))
 
     async def of_user(self, request: Request) -> Response:
         """GET /api/user-limits/{user}: a list with one member, or none."""

@@ -6,7 +6,7 @@ import { html } from "../core/html.js";
 import { ofObject, useLive } from "../core/live.js";
 import { href } from "../core/route.js";
 import { statRate } from "../core/stats.js";
-import { ConsumerTable } from "../parts/consumers.js";
+import { ChannelConsumers } from "../parts/consumers.js";
 import { Figures } from "../parts/figures.js";
 import { HistoryCharts } from "../parts/history_charts.js";
 import { Key } from "../parts/key.js";
@@ -77,7 +77,7 @@ export default function Channel({ parts, query }) {
     </section>
     <section class="stack">
       <h2>Consumers</h2>
-      <${ConsumerTable} consumers=${found.consumer_details ?? []} of="channel" />
+      <${ChannelConsumers} consumers=${found.consumer_details ?? []} />
     </section></div>
   <//>`;
 }

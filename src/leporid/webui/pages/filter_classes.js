@@ -1,6 +1,5 @@
 /* Filter classes: the list, and registering one. One class is `filter_class.js`. */
 
-import { useData } from "../core/data.js";
 import { count } from "../core/format.js";
 import { html, useState } from "../core/html.js";
 import { href } from "../core/route.js";
@@ -8,8 +7,7 @@ import { reasonNot, useUser } from "../core/session.js";
 import { Button } from "../parts/button.js";
 import { Empty } from "../parts/empty.js";
 import { ClassState, RegisterClass } from "../parts/filter_class.js";
-import { Grid } from "../parts/grid.js";
-import { Notice } from "../parts/notice.js";
+import { List } from "../parts/list.js";
 import { useOutcome } from "../parts/outcome.js";
 import { Page } from "../parts/page.js";
 
@@ -17,13 +15,15 @@ const COLUMNS = [
   {
     name: "name",
     title: "Class",
+    sort: true,
     cell: (row) => html`<a class="name" href=${href(["filter-classes", row.name])}
       >${row.name}</a>`,
   },
-  { name: "version", title: "Version", align: "right", wide: true },
+  { name: "version", title: "Version", sort: true, align: "right", wide: true },
   {
     name: "state",
     title: "State",
+    sort: true,
     cell: (row) => html`<${ClassState} status=${row} />`,
   },
   number("waiting", "Waiting"),
@@ -34,20 +34,21 @@ const COLUMNS = [
     name: "used_by",
     title: "Used by",
     align: "right",
-    value: (row) => row.used_by.length,
+    sort: true,
     cell: (row) => count(row.used_by.length),
   },
 ];
 
 function number(name, title) {
-  return { name, title, align: "right", cell: (row) => count(row[name]) };
+  return { name, title, align: "right", sort: true, cell: (row) => count(row[name]) };
 }
 
 /** The page #/filter-classes. */
 export default function FilterClasses() {
   const user = useUser();
   const why = reasonNot(user, "administrator");
-  const { data, error, reload } = useData(["filter-classes"], null, { every: 5000 });
+  const [version, setVersion] = useState(0);
+  const reload = () => setVersion((before) => before + 1);
   const [adding, setAdding] = useState(false);
   const outcome = useOutcome();
   const add = html`<${Button} kind="main" why=${why} onClick=${() => setAdding(true)}
@@ -56,11 +57,11 @@ export default function FilterClasses() {
     http=${{ path: ["filter-classes"] }}>
     <p class="soft">A filter in Python, which bindings and consumers name in the argument${" "}
       <code>x-filter-class</code>. It runs in a process of its own.</p>
-    ${outcome.shown} ${error && html`<${Notice} kind="bad">${error.message}<//>`}
-    ${data &&
-    html`<${Grid} rows=${data} columns=${COLUMNS} rowKey=${(row) => row.name}
-      caption="Filter classes" empty=${html`<${Empty} title="No filter classes">
-        What a filter in SQL cannot say, a class can. ${add}<//>`} />`}
+    ${outcome.shown}
+    <${List} path=${["filter-classes"]} columns=${COLUMNS} rowKey=${(row) => row.name}
+      caption="Filter classes" version=${version}
+      empty=${html`<${Empty} title="No filter classes">
+        What a filter in SQL cannot say, a class can. ${add}<//>`} />
     <${RegisterClass} open=${adding} onClose=${() => setAdding(false)}
       onDone=${(text) => {
         outcome.say(text);

@@ -1,7 +1,6 @@
 /* Limits of virtual hosts and users, all that are set, and setting one. */
 
 import { put, remove } from "../core/api.js";
-import { useData } from "../core/data.js";
 import { count } from "../core/format.js";
 import { html, useState } from "../core/html.js";
 import { href } from "../core/route.js";
@@ -9,9 +8,8 @@ import { reasonNot, useUser } from "../core/session.js";
 import { Button } from "../parts/button.js";
 import { Empty } from "../parts/empty.js";
 import { Field, Form } from "../parts/form.js";
-import { Grid } from "../parts/grid.js";
 import { KnownName } from "../parts/known_name.js";
-import { Notice } from "../parts/notice.js";
+import { List } from "../parts/list.js";
 import { useOutcome } from "../parts/outcome.js";
 import { Page } from "../parts/page.js";
 
@@ -50,50 +48,47 @@ export default function Limits() {
 }
 
 function OneKind({ kind, about, why, outcome }) {
-  const { data, error, reload } = useData([about.path]);
-  const rows = (data ?? []).flatMap((one) =>
-    Object.entries(one.value).map(([limit, value]) => ({ of: one[kind], limit, value })),
-  );
-  const drop = async (row) => {
-    await outcome.run(
-      () => remove([about.path, row.of, row.limit]),
-      `${row.limit} of ${row.of} is dropped.`,
-    );
+  const [version, setVersion] = useState(0);
+  const reload = () => setVersion((before) => before + 1);
+  const drop = async (of, limit) => {
+    await outcome.run(() => remove([about.path, of, limit]), `${limit} of ${of} is dropped.`);
     reload();
   };
   const columns = [
     {
-      name: "of",
+      name: kind,
       title: about.of,
-      cell: (row) => html`<a class="name" href=${href([about.page, row.of])}>${row.of}</a>`,
+      sort: true,
+      cell: (row) => html`<a class="name" href=${href([about.page, row[kind]])}>${row[kind]}</a>`,
     },
-    { name: "limit", title: "Limit", under: true },
-    {
-      name: "value",
-      title: "Value",
+    ...about.limits.map((limit) => ({
+      name: limit,
+      title: limit,
+      sort: `value.${limit}`,
       align: "right",
-      cell: (row) => (row.value < 0 ? "none" : count(row.value)),
-    },
-    {
-      name: "drop",
-      title: "",
-      align: "right",
-      cell: (row) => html`<${Button} kind="quiet" why=${why}
-        label=${`Drop ${row.limit} of ${row.of}`} onClick=${() => drop(row)}>Drop<//>`,
-    },
+      cell: (row) => html`<${Limit} value=${row.value[limit]} why=${why}
+        label=${`Drop ${limit} of ${row[kind]}`} onDrop=${() => drop(row[kind], limit)} />`,
+    })),
   ];
   return html`<section class="box stack">
     <h2>${about.title}</h2>
-    ${error && html`<${Notice} kind="bad">${error.message}<//>`}
-    ${data &&
-    html`<${Grid} rows=${rows} columns=${columns} caption=${`Limits of ${about.title}`}
-      rowKey=${(row) => JSON.stringify([row.of, row.limit])}
-      empty=${html`<${Empty} title="No limits">Set one below.<//>`} />`}
+    <${List} path=${[about.path]} columns=${columns} caption=${`Limits of ${about.title}`}
+      prefix=${`${kind}-`} search=${`${about.of} by name`} version=${version}
+      rowKey=${(row) => row[kind]} empty=${html`<${Empty} title="No limits">Set one below.<//>`} />
     <${SetLimit} about=${about} why=${why} onDone=${(text) => {
       outcome.say(text);
       reload();
     }} />
   </section>`;
+}
+
+/** A limit in the list: its value, and a button that drops it. */
+function Limit({ value, label, why, onDrop }) {
+  if (value === undefined) {
+    return html`<span class="soft">–</span>`;
+  }
+  return html`<span class="nowrap">${value < 0 ? "none" : count(value)}${" "}
+    <${Button} kind="quiet" why=${why} label=${label} onClick=${onDrop}>Drop<//></span>`;
 }
 
 function SetLimit({ about, why, onDone }) {

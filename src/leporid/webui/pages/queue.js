@@ -5,12 +5,13 @@ import { useData } from "../core/data.js";
 import { bytes, count, rate } from "../core/format.js";
 import { html, useEffect, useState } from "../core/html.js";
 import { ofObject, useLive } from "../core/live.js";
+import { QUEUE_QUERY } from "../core/queue_query.js";
 import { go, href, setQuery } from "../core/route.js";
 import { statRate } from "../core/stats.js";
 import { ArgumentTable } from "../parts/arguments.js";
 import { Badges } from "../parts/badges.js";
 import { Browse } from "../parts/browse.js";
-import { ConsumerTable } from "../parts/consumers.js";
+import { QueueConsumers } from "../parts/consumers.js";
 import { Figures } from "../parts/figures.js";
 import { HistoryCharts } from "../parts/history_charts.js";
 import { Key } from "../parts/key.js";
@@ -79,7 +80,7 @@ function Overview({ queue, vhost, name, query }) {
 export default function Queue({ parts, query }) {
   const [, vhost, name] = parts;
   const path = ["queues", vhost, name];
-  const { data: queue, error, reload } = useData(path, {}, { every: EVERY_MS });
+  const { data: queue, error, reload } = useData(path, QUEUE_QUERY, { every: EVERY_MS });
   const live = ofObject(useLive([["queue", vhost, name]]), "queue", vhost, name);
   const [version, setVersion] = useState(0);
   const changed = () => {
@@ -116,7 +117,7 @@ export default function Queue({ parts, query }) {
   ];
   const panels = {
     look: () => html`<${Browse} path=${path} name=${name} version=${version} />`,
-    consumers: () => html`<${ConsumerTable} consumers=${queue.consumer_details ?? []} />`,
+    consumers: () => html`<${QueueConsumers} vhost=${vhost} queue=${name} />`,
     bindings: () => html`<${QueueBindings} vhost=${vhost} name=${name} />`,
     settings: () => html`<${ArgumentTable} object=${queue} />`,
     publish: () => html`<section class="box"><${PublishForm} vhost=${vhost} exchange="amq.default"

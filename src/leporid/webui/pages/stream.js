@@ -4,11 +4,12 @@
 
 import { html } from "../core/html.js";
 import { useData } from "../core/data.js";
+import { QUEUE_QUERY } from "../core/queue_query.js";
 import { href, setQuery } from "../core/route.js";
 import { bytes, count } from "../core/format.js";
 import { ArgumentTable } from "../parts/arguments.js";
 import { Badges } from "../parts/badges.js";
-import { ConsumerTable } from "../parts/consumers.js";
+import { QueueConsumers } from "../parts/consumers.js";
 import { Page, quoted } from "../parts/page.js";
 import { PublishForm } from "../parts/publish.js";
 import { QueueActions } from "../parts/queue_actions.js";
@@ -43,7 +44,9 @@ export default function Stream({ parts, query }) {
   const shows = TABS.some((tab) => tab.id === query.show) ? query.show : "messages";
   const partition = Math.min(Number(query.partition) || 0, (data?.partitions.length ?? 1) - 1);
   const place = data?.partitions[partition].queue;
-  const queue = useData(data && ["queues", vhost, place], {}, { every: QUEUE_EVERY_MS });
+  const queue = useData(data && ["queues", vhost, place], QUEUE_QUERY, {
+    every: QUEUE_EVERY_MS,
+  });
   const from = /^\d+$/.test(query.from ?? "") ? Number(query.from) : null;
   const filters = { filter: query.filter || undefined, tags: query.tags || undefined };
   const cli = snippetsOf({
@@ -84,8 +87,7 @@ export default function Stream({ parts, query }) {
       ${shows === "readers" && html`<${StreamReaders} ...${own} />`}
       ${shows === "rates" && html`<${StreamChart} ...${own} query=${query} />`}
       ${shows === "copy" && html`<${StreamCopy} ...${own} query=${query} />`}
-      ${shows === "consumers" && queue.data && html`
-        <${ConsumerTable} consumers=${queue.data.consumer_details ?? []} />`}
+      ${shows === "consumers" && html`<${QueueConsumers} vhost=${vhost} queue=${place} />`}
       ${shows === "bindings" && html`<${QueueBindings} vhost=${vhost} name=${place} />`}
       ${shows === "settings" && queue.data && html`<${ArgumentTable} object=${queue.data} />`}
       ${shows === "publish" && html`<section class="box"><${PublishForm} vhost=${vhost}

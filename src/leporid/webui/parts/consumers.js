@@ -1,19 +1,23 @@
-/* A table of consumers: of a queue, a channel or a connection. */
+/* Consumers: of a queue as a list that the broker pages, of a channel as a table. */
 
 import { count } from "../core/format.js";
 import { html } from "../core/html.js";
 import { href } from "../core/route.js";
 import { Empty } from "./empty.js";
 import { Grid } from "./grid.js";
+import { List } from "./list.js";
 
+const SELECTS = /^x-(?:filter-|(?=group$))/;
 const STATES = { up: "good", single_active: "good", waiting: "warn" };
 
-function filters(row) {
-  const given = Object.entries(row.arguments ?? {}).filter(([name]) => name.startsWith("x-filter"));
+/** What a consumer selects by, and the group that it reads with. */
+function selection(row) {
+  const given = Object.entries(row.arguments ?? {}).filter(([name]) => SELECTS.test(name));
   return given.map(
     ([name, value]) =>
       html`<div key=${name}
-        ><span class="soft">${name.slice(9)}:</span> <code>${String(value)}</code></div>`,
+        ><span class="soft">${name.replace(SELECTS, "")}:</span>
+        ${" "}<code>${String(value)}</code></div>`,
   );
 }
 
@@ -29,7 +33,7 @@ const QUEUE = {
 const CHANNEL = {
   name: "channel",
   title: "Channel",
-  value: (row) => row.channel_details?.name,
+  sort: "channel_details.name",
   cell: (row) =>
     row.channel_details
       ? html`<a class="name" href=${href(["channels", row.channel_details.name])}>${row
@@ -41,18 +45,21 @@ const COMMON = [
   {
     name: "consumer_tag",
     title: "Consumer tag",
+    sort: true,
     under: true,
     cell: (row) => html`<span class="name">${row.consumer_tag}</span>`,
   },
   {
     name: "activity_status",
     title: "State",
+    sort: true,
     cell: ({ activity_status: status }) =>
       html`<span class=${`state ${STATES[status] ?? ""}`}>${status.replace("_", " ")}</span>`,
   },
   {
     name: "ack_required",
     title: "Acks",
+    sort: true,
     wide: true,
     value: (row) => String(row.ack_required),
     cell: (row) => (row.ack_required ? "manual" : "automatic"),
@@ -60,6 +67,7 @@ const COMMON = [
   {
     name: "prefetch_count",
     title: "Prefetch",
+    sort: true,
     wide: true,
     align: "right",
     cell: (row) => (row.prefetch_count ? count(row.prefetch_count) : "no limit"),
@@ -67,21 +75,27 @@ const COMMON = [
   {
     name: "exclusive",
     title: "Exclusive",
+    sort: true,
     wide: true,
     cell: (row) => (row.exclusive ? "yes" : "no"),
   },
-  { name: "filter", title: "Filter", sort: false, cell: filters },
+  { name: "filter", title: "Filter, group", sort: false, cell: selection },
 ];
 
-/** @param {object} props consumers: as the API lists them; of: "queue" or "channel", whose. */
-export function ConsumerTable({ consumers, of = "queue" }) {
-  const columns = [of === "queue" ? CHANNEL : QUEUE, ...COMMON];
-  const empty =
-    of === "queue"
-      ? html`<${Empty} title="No consumers">
-          Messages wait here until a client consumes from this queue.
-        <//>`
-      : html`<${Empty} title="No consumers">This channel consumes from no queue.<//>`;
-  return html`<${Grid} rows=${consumers} columns=${columns} empty=${empty} caption="Consumers"
-    rowKey=${(row) => `${row.channel_details?.name} ${row.consumer_tag} ${row.queue?.name}`} />`;
+/** @param {{vhost: string, queue: string}} props whose; the list's state is in the address. */
+export function QueueConsumers({ vhost, queue }) {
+  const columns = [CHANNEL, ...COMMON];
+  return html`<${List} path=${["consumers", vhost]} query=${{ queue }} columns=${columns}
+    caption="Consumers" prefix="consumers-" search="Filter by tag"
+    rowKey=${(row) => `${row.channel_details?.name} ${row.consumer_tag}`}
+    empty=${html`<${Empty} title="No consumers">
+      Messages wait here until a client consumes from this queue.
+    <//>`} />`;
+}
+
+/** @param {{consumers: object[]}} props those of one channel, as the API lists them. */
+export function ChannelConsumers({ consumers }) {
+  return html`<${Grid} rows=${consumers} columns=${[QUEUE, ...COMMON]} caption="Consumers"
+    rowKey=${(row) => `${row.consumer_tag} ${row.queue.name}`}
+    empty=${html`<${Empty} title="No consumers">This channel consumes from no queue.<//>`} />`;
 }

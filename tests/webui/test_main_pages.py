@@ -220,7 +220,7 @@ def test_a_connection_a_channel_and_a_virtual_host_have_charts(
         (("channels", f"{name} (1)"), "Rates", "Published"),
         (("vhosts", "/"), "Messages", "Ready"),
     ):
-        tab.go(*place)
+        tab.open(*place).settled()
         ranges = tab.page.get_by_role("group", name=f"Range of {title}")
         ranges.get_by_role("button", name="Hour").click()
         tab.page.wait_for_url(re.compile("range=hour"))

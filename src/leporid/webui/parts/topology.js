@@ -118,8 +118,9 @@ function openNode(vhost, node, unfold) {
 
 function Drawing({ graph, layout, structure, find, focus, picked, setPicked, open }) {
   const frame = useRef(null);
+  const picture = useRef(null);
   const scene = useRef(null);
-  const view = useView(frame, scene, layout, structure, layout.places.get(focus));
+  const view = useView({ frame, picture, scene }, layout, structure, layout.places.get(focus));
   const [current, setCurrent] = useState(focus || null);
   const hits = useMemo(() => (find ? hitsOf(graph, find) : null), [find, graph]);
   const at = current && graph.nodes.has(current) ? current : graph.nodes.keys().next().value;
@@ -156,8 +157,8 @@ function Drawing({ graph, layout, structure, find, focus, picked, setPicked, ope
   return html`
     <div class="topology-frame">
       <div class="topology-scene">
-      <svg ref=${frame} role="group"
-        class="topology-svg" data-large=${nodes.length > LABELS_MAX ? "" : undefined}
+      <div ref=${frame} class="topology-view">
+      <svg ref=${picture} role="group" class="topology-svg"
         aria-label="Topology graph. Arrow keys follow edges, Enter opens, plus and minus zoom.">
         <defs>
           ${["binding", "dead", "alternate"].map((kind) => html`
@@ -181,6 +182,7 @@ function Drawing({ graph, layout, structure, find, focus, picked, setPicked, ope
             onPick=${() => { setCurrent(node.id); setPicked(node.id); }} />`)}
         </g>
       </svg>
+      </div>
       <div class="topology-zoom" role="group" aria-label="Zoom">
         <${Button} onClick=${() => view.zoom(1.25)} label="Zoom in">+<//>
         <${Button} onClick=${() => view.zoom(0.8)} label="Zoom out">−<//>

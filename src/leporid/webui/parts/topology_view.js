@@ -1,5 +1,7 @@
 /* Zooming and panning of an SVG scene: by wheel, pointer, two fingers and calls.
-   Must not know what is drawn. Moves the scene by its transform, without rendering anything. */
+   Must not know what is drawn. Invariants: a picture that moves is not painted anew, but its layer
+   is moved, once in a frame however many events there were; it is painted anew when it rests, or
+   when a part of the scene comes into sight that it does not have. */
 
 import { useEffect, useMemo, useRef } from "../core/html.js";
 import { BOX } from "./topology_layout.js";
@@ -14,19 +16,22 @@ const BOTTOM = 56;
 const FAR = 0.5;
 const FARTHER = 0.3;
 const SETTLED_MS = 150;
+/** How far the picture goes beyond the frame on each side; the same numbers are in drawings.css. */
+const BEYOND = { x: 600, y: 400 };
 
 /**
- * @param frame a ref to the svg, @param scene a ref to the g that is moved.
+ * @param frame a ref to the element with the svg, @param picture one to the svg, @param scene one
+ *   to the g in it.
  * @param {{width: number, height: number}} size of the scene.
  * @param {string} structure when it changes, the scene is placed anew.
  * @param {{x: number, y: number}} [own] the box that is seen at first.
  * @returns {{zoom: (by: number) => void, fit: () => void, show: (place) => void}}
  */
-export function useView(frame, scene, size, structure, own) {
+export function useView({ frame, picture, scene }, size, structure, own) {
   const at = useRef({ x: 0, y: 0, k: 1, touched: false });
   const sizeNow = useRef(size);
   sizeNow.current = size;
-  const view = useMemo(() => viewOf(frame, scene, at.current, sizeNow), []);
+  const view = useMemo(() => viewOf({ frame, picture, scene }, at.current, sizeNow), []);
   useEffect(() => view.listen(), []);
   useEffect(() => {
     if (!at.current.touched) view.begin(own);
@@ -34,27 +39,44 @@ export function useView(frame, scene, size, structure, own) {
   return view;
 }
 
-function viewOf(frame, scene, at, size) {
-  const apply = () => {
-    scene.current?.setAttribute("transform", `translate(${at.x},${at.y}) scale(${at.k})`);
-    frame.current?.classList.toggle("is-far", at.k < FAR);
-    frame.current?.classList.toggle("is-farther", at.k < FARTHER);
-  };
-  const settle = () => frame.current?.classList.remove("is-zooming");
-  const zooming = () => {
-    frame.current?.classList.add("is-zooming");
-    clearTimeout(at.settles);
-    at.settles = setTimeout(settle, SETTLED_MS);
-  };
+function viewOf({ frame, picture, scene }, at, size) {
   const box = () => frame.current.getBoundingClientRect();
+  const paint = () => {
+    if (!scene.current) return;
+    at.painted = { x: at.x, y: at.y, k: at.k };
+    const [x, y] = [at.x + BEYOND.x, at.y + BEYOND.y];
+    scene.current.setAttribute("transform", `translate(${x},${y}) scale(${at.k})`);
+    picture.current.style.transform = "";
+    picture.current.classList.toggle("is-far", at.k < FAR);
+    picture.current.classList.toggle("is-farther", at.k < FARTHER);
+  };
+  const apply = () => {
+    clearTimeout(at.settles);
+    paint();
+  };
+  const moveLayer = () => {
+    at.next = null;
+    if (!picture.current) return;
+    if (!isPainted(at, box(), size.current)) {
+      paint();
+      return;
+    }
+    const by = at.k / at.painted.k;
+    const [x, y] = [at.x - at.painted.x * by, at.y - at.painted.y * by];
+    picture.current.style.transform = `translate(${x}px,${y}px) scale(${by})`;
+  };
+  const move = () => {
+    at.touched = true;
+    at.next ??= requestAnimationFrame(moveLayer);
+    clearTimeout(at.settles);
+    at.settles = setTimeout(paint, SETTLED_MS);
+  };
   const zoomAt = (by, x, y) => {
     const k = Math.min(MOST, Math.max(LEAST, at.k * by));
     at.x = x - ((x - at.x) * k) / at.k;
     at.y = y - ((y - at.y) * k) / at.k;
     at.k = k;
-    at.touched = true;
-    zooming();
-    apply();
+    move();
   };
   const place = (k, own) => {
     const { width, height } = box();
@@ -89,11 +111,30 @@ function viewOf(frame, scene, at, size) {
     const { width, height } = box();
     zoomAt(by, width / 2, height / 2);
   };
-  const listen = () => listenTo(frame.current, box, at, zoomAt, apply);
+  const listen = () => {
+    const stop = listenTo(frame.current, box, at, zoomAt, move);
+    return () => {
+      stop();
+      cancelAnimationFrame(at.next);
+      clearTimeout(at.settles);
+    };
+  };
   return { zoom, fit, begin, show, listen };
 }
 
-function listenTo(element, box, at, zoomAt, apply) {
+/** Whether the picture has all of the scene that is in the frame. */
+function isPainted(at, { width, height }, scene) {
+  const { painted } = at;
+  const has = (from, to, most, place, was, beyond) => {
+    const [first, last] = [Math.max(0, (from - place) / at.k), Math.min(most, (to - place) / at.k)];
+    const inPicture = (value) => value * painted.k + was;
+    return first >= last || (inPicture(first) >= -beyond && inPicture(last) <= to + beyond);
+  };
+  return has(0, width, scene.width, at.x, painted.x, BEYOND.x)
+    && has(0, height, scene.height, at.y, painted.y, BEYOND.y);
+}
+
+function listenTo(element, box, at, zoomAt, moved) {
   const fingers = new Map();
   const place = (event) => {
     const { left, top } = box();
@@ -118,10 +159,9 @@ function listenTo(element, box, at, zoomAt, apply) {
       if (!at.dragging && Math.hypot(now.x - before.x, now.y - before.y) < 4) return;
       if (!at.dragging) element.setPointerCapture(event.pointerId);
       at.dragging = true;
-      at.touched = true;
       at.x += now.x - before.x;
       at.y += now.y - before.y;
-      apply();
+      moved();
     } else {
       const [other] = [...fingers].filter(([id]) => id !== event.pointerId).map(([, one]) => one);
       const was = Math.hypot(before.x - other.x, before.y - other.y);

@@ -27,10 +27,13 @@ HOSTILE: Sequence[str] = (
     "${alert(4)}{{alert(5)}}",
     "../..%2f#?&=/ ",
     "long-" + "unbroken" * 20,
-    "\u0645\u0631\u062d\u0628\u0627 \u202egnp.exe",
+    "\u0645\u0631\u062d\u0628\u0627 \u202egnp.exe \U0001f407",
 )
 """Names that would do something if they ever became HTML, an address or a template; one without a
-place to break it, and one from right to left that turns around what follows it."""
+place to break it, and one from right to left that turns around what follows it, with an emoji."""
+
+HOSTILE_CLASSES = (HOSTILE[0], HOSTILE[-2], HOSTILE[-1])
+"""Each is loaded in a process, which takes its time."""
 
 CLASS = b"""
 class Filter:
@@ -212,6 +215,10 @@ def fill_hostile(api: Api) -> None:
         api.publish("/", name, name, name, headers=headers, message_id=name, type=name)
         later = {"x-delay": 3600_000, name: name}
         api.publish("/", "reminders", name, name, headers=later, message_id=name)
+        run = {"pipeline": name, "stream": "flights", "started_ms": 1, "state": "failed"}
+        api.put("pipelines", "/", name, body={**run, "error": name})
+    for name in HOSTILE_CLASSES:
+        api.put("filter-classes", name, body=CLASS)
 
 
 NOUNS = (
@@ -252,7 +259,10 @@ def _hostile(name: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def connected(amqp_port: int) -> pika.BlockingConnection:
-    """Return a connection whose name, consumer tags and queue are hostile; the caller closes it."""
+    """Return a connection whose name, consumer tags, groups and queue are hostile.
+
+    The caller closes it.
+    """
     name = HOSTILE[0]
     parameters = pika.ConnectionParameters(
         "127.0.0.1",
@@ -264,4 +274,8 @@ def connected(amqp_port: int) -> pika.BlockingConnection:
     channel = connection.channel()
     for tag in HOSTILE:
         channel.basic_consume(HOSTILE[1], lambda *_: None, consumer_tag=tag)
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=1)
+    for name in HOSTILE:
+        channel.basic_consume("flights", lambda *_: None, arguments={"x-group": name})
     return connection

@@ -41,17 +41,22 @@ PAGES: Final[tuple[Place, ...]] = (
 )
 """Each as the parts of its address; connections and channels have theirs while there are any."""
 
-DIALOGS: Final[tuple[tuple[Place, str], ...]] = (
-    (("users",), "Add user"),
-    (("users", "carl"), "Change tags"),
-    (("users", "carl"), "Delete user"),
-    (("vhosts",), "Add virtual host"),
-    (("filter-classes",), "Register class"),
-    (("exchanges",), "Declare an exchange"),
-    (("queues",), "Declare a queue"),
-    (("queues", "/", "orders"), "Purge"),
+DIALOGS: Final[tuple[tuple[Place, str, str], ...]] = (
+    (("users",), "Add user", ""),
+    (("users", "carl"), "Change tags", ""),
+    (("users", "carl"), "Delete user", ""),
+    (("vhosts",), "Add virtual host", ""),
+    (("filter-classes",), "Register class", ""),
+    (("exchanges",), "Declare an exchange", ""),
+    (("queues",), "Declare a queue", ""),
+    (("queues", "/", "orders"), "Purge", ""),
+    (("delays",), "Cancel [^a]", "vhost=/&exchange=reminders"),
+    (("dead-letters",), "Send all back", "vhost=/&queue=letters"),
+    (("streams", "/", "flights"), "Move reader", "show=readers"),
+    (("filters",), "Bind with this", "vhost=/&queue=orders&filter=n>1"),
+    (("permissions",), "alice in .:", ""),
 )
-"""Pages, and the buttons that open a dialog there."""
+"""Pages, how the names of buttons begin that open a dialog there, and queries of the pages."""
 
 
 def titled(place: Place) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import parse_qsl
 
+import pika
 import pytest
 from tests.webui.browsing import Tab, Watch
 from tests.webui.example import Api
@@ -14,6 +17,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not 
 axe = pytest.importorskip(
     "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed"
 )
+expect = sync_api.expect
 pytestmark = pytest.mark.slow
 
 NARROW: Any = {"width": 360, "height": 740}
@@ -77,16 +81,37 @@ def test_a_page_with_more_tabs_than_fit_begins_at_its_top(shared: Tab):
         shared.page.set_viewport_size(WIDE)
 
 
-@pytest.mark.parametrize(("place", "button"), DIALOGS, ids=lambda value: titled((str(value),)))
-def test_a_dialog_is_accessible(shared: Tab, place: Place, button: str):
+def test_pages_of_a_connection_and_its_channel_are_accessible(shared: Tab, broker: Any, api: Api):
+    parameters = pika.ConnectionParameters("127.0.0.1", broker.amqp_port, heartbeat=0)
+    with pika.BlockingConnection(parameters) as client:
+        client.channel().basic_consume("late", lambda *_: None)
+        (channel,) = api.get("channels")
+        for place in (
+            ("connections", channel["connection_details"]["name"]),
+            ("channels", channel["name"]),
+        ):
+            test_a_page_is_accessible_in_both_themes_and_narrow(shared, place)
+        shared.go("queues", "/", "late", tab="consumers")
+        expect(shared.row(channel["name"])).to_have_count(1)
+        assert violations(shared, STANDARD) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "button", "query"), DIALOGS, ids=lambda value: titled((str(value),))
+)
+def test_a_dialog_is_opened_by_keyboard_and_accessible(
+    shared: Tab, place: Place, button: str, query: str
+):
     shared.go("feature-flags")
-    shared.go(*place)
-    shared.button(button).first.click()
+    shared.go(*place, **dict(parse_qsl(query)))
+    opening = shared.page.get_by_role("button", name=re.compile(f"^{button}")).first
+    shared.focus(opening)
+    shared.page.keyboard.press("Enter")
     shared.dialog.wait_for()
     assert violations(shared, STANDARD) == []
     shared.page.keyboard.press("Escape")
-    sync_api.expect(shared.dialog).to_have_count(0)
-    sync_api.expect(shared.button(button).first).to_be_focused()
+    expect(shared.dialog).to_have_count(0)
+    expect(opening).to_be_focused()
 
 
 def test_the_theme_is_chosen_and_remembered(shared: Tab):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.webui.browsing import Tab, Watch, fragment
-from tests.webui.example import HOSTILE, Api, connected, fill_hostile
+from tests.webui.example import HOSTILE, HOSTILE_CLASSES, Api, connected, fill_hostile
 from tests.webui.pages import PAGES, Place, titled
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -100,10 +100,31 @@ def test_connections_and_consumers_are_shown_as_text(shared: Tab, api: Api):
     expect(shared.page.locator("main")).to_contain_text(HOSTILE[0])
     go(shared, "connections", connection["name"])
     expect(shared.page.locator("main")).to_contain_text(HOSTILE[0])
-    (channel,) = api.get("channels")
-    go(shared, "channels", channel["name"])
-    for tag in HOSTILE:
-        expect(shared.page.locator("main").get_by_text(tag).first).to_be_visible()
+    one, other = sorted(each["name"] for each in api.get("channels"))
+    for place, query in (
+        (("channels", one), {}),
+        (("channels", other), {}),
+        (("queues", "/", HOSTILE[1]), {"tab": "consumers"}),
+        (("streams", "/", "flights"), {"show": "readers"}),
+    ):
+        go(shared, *place, **query)
+        for tag in HOSTILE:
+            expect(shared.page.locator("main").get_by_text(tag).first).to_be_visible()
+
+
+def test_pipelines_and_filter_classes_are_shown_as_text(shared: Tab):
+    go(shared, "pipelines", vhost="/", tab="runs")
+    for name in HOSTILE:
+        expect(shared.page.locator("main").get_by_text(name).first).to_be_visible()
+    shared.button(f"Runs of {HOSTILE[0]}").click()
+    expect(shared.dialog).to_contain_text(HOSTILE[0])
+    assert shared.page.evaluate(BROUGHT) == []
+    shared.page.keyboard.press("Escape")
+    go(shared, "filter-classes")
+    for name in HOSTILE_CLASSES:
+        expect(shared.page.locator("main").get_by_text(name).first).to_be_visible()
+    go(shared, "filter-classes", HOSTILE_CLASSES[0])
+    expect(shared.page.locator("h1")).to_contain_text(HOSTILE_CLASSES[0])
 
 
 def test_what_is_searched_for_and_refused_is_text(shared: Tab):

@@ -6,8 +6,8 @@
 Starts a broker of its own with so many queues, and a Chromium without a screen. Printed are the
 time to the first paint of the overview with nothing in the browser's cache, what came over the
 network for it, the time from a click to the rows of lists, and how long frames took while charts
-are drawn. Needs Playwright. Responsible for these figures. Invariant: each run has a browser's
-profile of its own.
+are drawn, and while a topology of 565 nodes is panned and zoomed. Needs Playwright. Responsible for
+these figures. Invariant: each run has a browser's profile of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import argparse
 import shutil
 import statistics
 import sys
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,6 +75,85 @@ FRAMES: Final = """(ms) => new Promise((done) => {
   };
   requestAnimationFrame(frame);
 })"""
+MOVED: Final = """([act, ms]) => new Promise((done) => {
+  const view = document.querySelector(".topology-view");
+  const { x, y } = view.getBoundingClientRect();
+  const bubbles = true;
+  view.setPointerCapture = () => {}; // events of no real pointer cannot be captured
+  const point = (type, dx, dy) => view.dispatchEvent(
+    new PointerEvent(type, {
+      bubbles, pointerId: 1, clientX: x + 700 + dx, clientY: y + 300 + dy }));
+  const wheel = (deltaY) => view.dispatchEvent(new WheelEvent("wheel", {
+    bubbles, cancelable: true, ctrlKey: true, deltaY, clientX: x + 700, clientY: y + 300 }));
+  const frames = [];
+  const began = performance.now();
+  let last = began;
+  if (act === "pan") point("pointerdown", 0, 0);
+  const frame = (now) => {
+    frames.push(now - last);
+    last = now;
+    const s = (now - began) / 1000;
+    if (act === "pan") point("pointermove", 400 * Math.sin(2 * s), 250 * Math.sin(1.3 * s));
+    else wheel(20 * Math.sin(2 * s));
+    if (now - began < ms) requestAnimationFrame(frame);
+    else {
+      point("pointerup", 0, 0);
+      done(frames.slice(1));
+    }
+  };
+  requestAnimationFrame(frame);
+})"""
+EXCHANGES, BOUND = 60, 505
+
+
+def declare_topology(context: BrowserContext, url: str) -> None:
+    """Make a virtual host with exchanges, and queues with two bindings each."""
+    headers = {"Authorization": "Basic " + b64encode(b"guest:guest").decode()}
+    made = {"vhost": "drawn", "durable": True, "auto_delete": False, "arguments": {}}
+    bindings = [
+        {
+            "vhost": "drawn",
+            "source": f"exchange.{(7 * queue + 13 * each) % EXCHANGES}",
+            "destination": f"queue.{queue}",
+            "destination_type": "queue",
+            "routing_key": f"key.{queue}.{each}",
+            "arguments": {},
+        }
+        for queue in range(BOUND)
+        for each in range(2)
+    ]
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    body = {
+        "vhosts": [{"name": "drawn"}],
+        "permissions": [{"user": "guest", "vhost": "drawn", **everything}],
+        "exchanges": [
+            {**made, "name": f"exchange.{each}", "type": "topic", "internal": False}
+            for each in range(EXCHANGES)
+        ],
+        "queues": [{**made, "name": f"queue.{each}"} for each in range(BOUND)],
+        "bindings": bindings,
+    }
+    answer = context.request.post(f"{url}/api/definitions", data=body, headers=headers)
+    if not answer.ok:
+        raise SystemExit(f"cannot declare the topology: {answer.status} {answer.text()}")
+
+
+def topology_frames(page: Page, url: str, act: str) -> list[float]:
+    """Return how many milliseconds frames took while the topology is panned or zoomed, sorted."""
+    page.goto(f"{url}/#/topology?vhost=drawn")
+    page.get_by_label("Fold like names").uncheck()
+    page.wait_for_function(f"document.querySelectorAll('.node').length >= {EXCHANGES + BOUND}")
+    found: list[float] = page.evaluate(MOVED, [act, FRAMES_SECONDS * 1000])
+    return sorted(found)
+
+
+def shown_frames(name: str, took: list[float]) -> str:
+    """Return a line about frames."""
+    late = sum(each > 1000 / 30 for each in took)
+    return (
+        f"{name:12} {statistics.median(took):8.1f} ms, 99 % within "
+        f"{took[int(len(took) * 0.99)]:.1f}; {late} of {len(took)} above 33"
+    )
 
 
 def logged_in(browser: Browser, url: str) -> BrowserContext:
@@ -144,12 +224,10 @@ def run(options: argparse.Namespace) -> None:
         for name in LISTS:
             times = [each[name] for each in looked]
             print(f"{name:12} {statistics.median(times):8.0f} ms, {max(times):.0f} at worst")
-        took = frames(page, url)
-        late = sum(each > 1000 / 30 for each in took)
-        print(
-            f"frames       {statistics.median(took):8.1f} ms, 99 % within "
-            f"{took[int(len(took) * 0.99)]:.1f}; {late} of {len(took)} above 33"
-        )
+        print(shown_frames("frames", frames(page, url)))
+        declare_topology(page.context, url)
+        for act in ("pan", "zoom"):
+            print(shown_frames(f"topology {act}"[:13], topology_frames(page, url, act)))
         browser.close()
 
 

@@ -78,7 +78,8 @@ ORDER = {
 WHERE = {"queues": "type!=stream"}
 """Streams have a page of their own."""
 IDLE = """() => !document.querySelector('[aria-busy=true], .chart-none')
-  && !/Loading|Looking…/.test(document.body.textContent)"""
+  && document.querySelector('main').innerText.length > 80
+  && !/Loading|Looking…|on their way/.test(document.body.textContent)"""
 """What was asked for is there, and the charts have samples."""
 
 

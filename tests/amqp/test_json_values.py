@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leporid.amqp.json_values import shown, table_of
+from leporid.amqp.json_values import finite, no_constant, shown, table_of
 from leporid.amqp.tables import ByteArray, Timestamp, Value
 
 KEYS = st.text(max_size=20)
@@ -42,3 +44,11 @@ def test_none_is_an_empty_table(given_: Any):
 def test_what_is_no_table_is_refused(wrong: Any):
     with pytest.raises(ValueError, match=r"\w"):
         table_of(wrong)
+
+
+def test_numbers_are_read_that_can_be_written():
+    read = functools.partial(json.loads, parse_float=finite, parse_constant=no_constant)
+    assert read("[1.5, -1e3, 1e-400, 7]") == [1.5, -1000.0, 0.0, 7]
+    for text in ("1e400", "-1e400", "NaN", "-Infinity"):
+        with pytest.raises(ValueError, match=r"is too large|is no JSON"):
+            read(text)

@@ -89,6 +89,15 @@ async def test_global_parameters(world: World, client: httpx.AsyncClient):
     assert await asked(client, "DELETE", path) == NOT_FOUND
 
 
+@pytest.mark.parametrize("value", ["1e400", "[-1e400]", "NaN", "Infinity"])
+async def test_a_value_that_nobody_could_write_is_refused(client: httpx.AsyncClient, value: str):
+    """It was kept, and the definitions could not be exported any more."""
+    path = "/api/global-parameters"
+    answer = await client.put(f"{path}/g", content=f'{{"value": {value}}}')
+    assert (answer.status_code, answer.json()["reason"]) == (400, "not_json")
+    assert await asked(client, "GET", path) == (200, [])
+
+
 async def test_the_cluster_has_a_name(client: httpx.AsyncClient):
     assert await asked(client, "PUT", "/api/cluster-name", {"name": "mine"}) == (204, None)
     assert await asked(client, "GET", "/api/cluster-name") == (200, {"name": "mine"})

@@ -7,12 +7,30 @@ no text in AMQP is approximated in JSON.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, NoReturn
 
 from leporid.amqp.errors import SyntaxFault
 from leporid.amqp.tables import Value, decode_table, encode_table
+
+
+def finite(text: str) -> float:
+    """Read a number of JSON that is not whole, as `parse_float` of Python's reader.
+
+    Raises:
+        ValueError: it is too large: it would become infinity, which nobody could write as JSON.
+    """
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return number
+
+
+def no_constant(name: str) -> NoReturn:
+    """Refuse NaN and the like, as `parse_constant` of Python's reader; raises ValueError."""
+    raise ValueError(f"{name} is no JSON")
 
 
 def shown(value: Value) -> Any:

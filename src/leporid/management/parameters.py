@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 
+from leporid.amqp.json_values import finite, no_constant
 from leporid.management.admission import Admission
 from leporid.management.bodies import body_in
 from leporid.management.refusals import Refusal, bad, bad_request, too_large
@@ -145,14 +146,14 @@ def json_of(admission: Admission, data: bytes) -> Any:
 
     Raises:
         Refusal: it has too many values (413).
-        ValueError, RecursionError: it is not JSON, or too deep.
+        ValueError, RecursionError: it is not JSON, has a number that is too large, or is too deep.
     """
     values = data.count(b",") + data.count(b"[") + data.count(b"{")
     if values > JSON_VALUES_MAX:
         admission.refusals.count(JSON_VALUES)
         reason = f"the body has more than {JSON_VALUES_MAX} values ({JSON_VALUES})"
         raise too_large(JSON_VALUES, JSON_VALUES_MAX, reason)
-    return json.loads(data)
+    return json.loads(data, parse_float=finite, parse_constant=no_constant)
 
 
 async def object_in(

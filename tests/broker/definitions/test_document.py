@@ -67,6 +67,7 @@ def test_nothing_defines_nothing(text: str):
         ('{"queues": [{},]}', "Expecting value"),
         ('{"a": 1} x', "something follows the document"),
         ('{"a": NaN}', "NaN is no JSON"),
+        ('{"a": [-1e400]}', "the number -1e400 is too large"),
         ("{7: 1}", "a member's name was expected"),
         ("nope", "'{' was expected"),
         ('{"a": "', "Unterminated string"),

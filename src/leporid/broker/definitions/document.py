@@ -14,6 +14,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from leporid.amqp.json_values import finite, no_constant
+
 if TYPE_CHECKING:
     from leporid.broker.registry import StepsTo
 
@@ -122,17 +124,13 @@ def _reading_list(text: _Text, noun: str, into: list[dict[str, Any]]) -> StepsTo
         more = text.goes_on(",", "]")
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
-
-
 class _Text:
     """The characters of a document, of which a window is there."""
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self._data = memoryview(data)
         self._decode = codecs.getincrementaldecoder("utf-8")().decode
-        self._scan = json.JSONDecoder(parse_constant=_no_constant).raw_decode
+        self._scan = json.JSONDecoder(parse_float=finite, parse_constant=no_constant).raw_decode
         self._read = 0
         self._passed = 0
         self._window = ""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
+
 from bench.attacks.attack import Ground, Steps, attack
 from bench.attacks.definitions import send_all
 from bench.attacks.peer import (
@@ -13,13 +16,21 @@ from bench.attacks.peer import (
 )
 from bench.attacks.target import LEPORID
 
-from leporid.load.amqp import table
+from leporid.load.amqp import short, table
 
 HISTORY = {"x-recent-history-length": 10_000}
 # As large as a header frame of the usual frame_max leaves room for.
 TEXT_BYTES = 120_000
 # As many places as a pattern may have, and none that ends the search early.
 PATTERN = "%" + "a_" * 100
+DEAD_LETTERS = "x-dead-letter-exchange"
+
+
+def copies(keys: Sequence[str]) -> bytes:
+    """Headers with these further routing keys."""
+    texts = b"".join(b"S" + struct.pack(">I", len(key)) + key.encode() for key in keys)
+    field = short("CC") + b"A" + struct.pack(">I", len(texts)) + texts
+    return struct.pack(">I", len(field)) + field
 
 
 @attack("history-binds")
@@ -60,6 +71,53 @@ def like_bindings(ground: Ground) -> Steps:
         yield
         message = publish("filtered", "", headers={"h": "a" * TEXT_BYTES})
         send_all(peer, (message for _ in range(15)))
+
+
+@attack("like-dead-letters", brokers=(LEPORID,))
+def like_dead_letters(ground: Ground) -> Steps:
+    """15 dead letters with a header of 120 KB meet 2,000 bindings with LIKE."""
+    with ground.peer() as peer:
+        peer.push(exchange_declare("filtered", "fanout") + queue_declare("q"))
+        peer.push(queue_declare("dying", {"x-message-ttl": 0, DEAD_LETTERS: "filtered"}))
+        filters = (
+            table({"x-filter-sql": f"h LIKE '{PATTERN}b%{at}'"})
+            for at in range(ground.count(2_000))
+        )
+        send_all(peer, (queue_bind("q", "filtered", "", one) for one in filters))
+        yield
+        message = publish("", "dying", headers={"h": "a" * TEXT_BYTES})
+        send_all(peer, (message for _ in range(15)))
+
+
+@attack("multiplying-letters")
+def multiplying_letters(ground: Ground) -> Steps:
+    """A message expires in 50 queues, each of which dead-letters to all of them."""
+    with ground.peer() as peer:
+        dying = {"x-message-ttl": 0, DEAD_LETTERS: "amq.fanout"}
+        names = [f"dying.{at}" for at in range(ground.count(50))]
+        for name in names:
+            peer.push(queue_declare(name, dying) + queue_bind(name, "amq.fanout"))
+        peer.settle()
+        yield
+        peer.push(publish("amq.fanout", ""))
+        peer.settle()
+        ground.hold()
+
+
+@attack("topic-copies")
+def topic_copies(ground: Ground) -> Steps:
+    """10 messages with 20 keys of 61 words each (CC) meet 20,000 patterns of 60 words."""
+    with ground.peer() as peer:
+        peer.push(exchange_declare("patterns", "topic") + queue_declare("q"))
+        patterns = (
+            ".".join(["a" if at >> bit & 1 else "*" for bit in range(15)] * 4 + ["#", str(at)])
+            for at in range(ground.count(20_000))
+        )
+        send_all(peer, (queue_bind("q", "patterns", one) for one in patterns))
+        yield
+        keys = [".".join(["a"] * 60 + [str(at)]) for at in range(20)]
+        message = publish("patterns", "", headers=copies(keys))
+        send_all(peer, (message for _ in range(10)))
 
 
 @attack("fanout-queues")

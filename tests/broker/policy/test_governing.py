@@ -21,6 +21,7 @@ from leporid.amqp.tables import Value, encode_table
 from leporid.broker.broker import Broker
 from leporid.broker.policy.policies import POLICIES_MAX, Policy, make_policy
 from leporid.broker.queue.dead_letters import DeadLetters
+from leporid.broker.registry import finished
 from leporid.broker.settings.values import Arguments
 from leporid.broker.stored import StoredPolicy
 from leporid.broker.vhost import VirtualHost
@@ -100,14 +101,15 @@ def test_dead_letters_by_policy(vhost: VirtualHost):
     vhost.set_policy(policy({"dead-letter-exchange": "", "dead-letter-routing-key": "morgue"}))
     letters = queue.engine.dead_letters
     assert isinstance(letters, DeadLetters)
-    letters("expired", "", "q", b"\0\0", b"lost")  # the argument's key leads nowhere
+    finished(letters("expired", "", "q", b"\0\0", b"lost"))  # the argument's key leads nowhere
     assert morgue.ready == []
     vhost.set_policy(policy({"queue-mode": "lazy"}))
     assert queue.engine.dead_letters is None
     other = vhost.make_queue("q2")
     vhost.set_policy(policy({"dead-letter-exchange": "", "dead-letter-routing-key": "morgue"}))
-    assert other.engine.dead_letters is not None
-    other.engine.dead_letters("expired", "", "q2", b"\0\0", b"found")
+    letters = other.engine.dead_letters
+    assert isinstance(letters, DeadLetters)
+    finished(letters("expired", "", "q2", b"\0\0", b"found"))
     assert morgue.ready == ["found"]
 
 

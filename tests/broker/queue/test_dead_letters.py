@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import pytest
 from tests.broker.engine_fake import FakeQueue as Queue
@@ -11,6 +12,7 @@ from tests.broker.peer import Peer, World
 from leporid.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare
 from leporid.amqp.properties import Properties, decode_properties, encode_properties
 from leporid.amqp.tables import MAX_TABLE_BYTES, Timestamp, Value
+from leporid.broker.registry import StepsTo, finished
 
 NOW_SECONDS = 1_700_000_000
 # A property frame that holds this much is at its limit once a death is added.
@@ -58,7 +60,8 @@ class Cemetery:
         raw = encode_properties(Properties(**properties))  # type: ignore[arg-type]
         port = self.world.queue(name).dead_letters
         assert port is not None
-        port(reason, "from", key, raw, b"body")
+        steps = port(reason, "from", key, raw, b"body")
+        finished(cast("StepsTo[None]", steps))
         if len(self.letters) == before:
             return [], Properties()
         (queues, _, _, letter, _) = self.letters[-1]

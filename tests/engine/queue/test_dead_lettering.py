@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.engine.frames import PERSISTENT, ack, nack, properties, publish, table
 from tests.engine.session_fake import Peer
-from tests.engine.slices import ended
+from tests.engine.slices import cut_often, ended, turns
 
 
 def send(peer: Peer, *texts: str) -> None:
@@ -238,3 +238,89 @@ def test_a_full_queue_hands_a_letter_on_to_its_own_dlq(engine, queue, peer):
     queue.dead_letters = chain[0].dead_letters
     send(peer, "2")
     assert last.ready_count == 0
+
+
+STEPS = 40
+
+
+class SteppedLetters:
+    """Where letters go is found in many steps, as with many bindings; notes each of them."""
+
+    def __init__(self, engine, *queues):
+        self.engine, self.queues = engine, queues
+        self.steps = 0
+
+    def __call__(self, reason, exchange, key, raw, body):
+        for _ in range(STEPS):
+            self.steps += 1
+            yield
+        self.engine.publish(self.queues, exchange, key, raw, body)
+
+
+@pytest.fixture
+def stepped(engine, queue):
+    dlq = engine.queue(0, "dlq", False)
+    queue.dead_letters = SteppedLetters(engine, dlq)
+    return queue.dead_letters
+
+
+def test_the_way_of_a_letter_is_found_in_several_turns(engine, queue, peer, stepped):
+    (dlq,) = stepped.queues
+    for _ in range(3):
+        send(peer, *"abc")
+    cut_often(engine, units=1)
+    for _ in range(9):
+        peer.get(queue, no_ack=False)
+    before = stepped.steps
+    peer.feed(nack(1, 0, multiple=True, requeue=False))
+    for _ in turns(engine):
+        # Meanwhile nobody else gets the message, and it is not gone.
+        assert queue.ready_count == 0
+        assert queue.unacked_count + dlq.ready_count == 9
+        assert stepped.steps - before < STEPS
+        before = stepped.steps
+    assert peer.drain(dlq) == [b"a", b"b", b"c"] * 3
+    assert stepped.steps == 9 * STEPS
+
+
+def test_a_letter_that_was_begun_goes_with_its_queue(engine, queue, peer, stepped):
+    send(peer, "x")
+    peer.get(queue, no_ack=False)
+    cut_often(engine, units=1)
+    peer.feed(nack(1, 1, requeue=False))
+    assert 0 < stepped.steps < STEPS
+    queue.retire()
+    begun = stepped.steps
+    for _ in turns(engine):
+        pass
+    assert (stepped.steps, stepped.queues[0].ready_count) == (begun, 0)
+
+
+def test_the_letter_of_a_full_queue_is_made_in_several_turns(engine, queue, peer, stepped):
+    queue.set_limits(max_length=0, overflow="reject-publish-dlx")
+    cut_often(engine, units=1)
+    engine.publish([queue], "", "q", b"\0\0", b"x")
+    assert 0 < stepped.steps < STEPS
+    assert stepped.queues[0].ready_count == 0
+    for _ in turns(engine):
+        pass
+    assert peer.drain(stepped.queues[0]) == [b"x"]
+
+
+def test_a_letter_made_in_several_turns_is_on_disk_with_its_end(engine, disk, peer):
+    durable, dlq = engine.queue(1, "q", True), engine.queue(2, "dlq", True)
+    durable.dead_letters = SteppedLetters(engine, dlq)
+    peer.queues["q"] = durable
+    peer.feed(publish(1, "q", b"x", raw=PERSISTENT))
+    disk.sync(engine)
+    peer.get(durable, no_ack=False)
+    cut_often(engine, units=1)
+    peer.feed(nack(1, 1, requeue=False))
+    disk.sync(engine)
+    assert (durable.unacked_count, dlq.ready_count) == (1, 0)
+    for _ in turns(engine):
+        pass
+    assert engine.logs.dirty
+    disk.sync(engine)
+    assert (durable.unacked_count, dlq.ready_count) == (0, 1)
+    assert not engine.logs.dirty

@@ -115,9 +115,15 @@ class Routing:
         self, exchange: ExchangeState, keys: Sequence[str], properties: bytes
     ) -> list[Target]:
         """The same in one go, as the rules know the queues."""
+        return finished(self.finding(exchange, keys, properties))
+
+    def finding(
+        self, exchange: ExchangeState, keys: Sequence[str], properties: bytes
+    ) -> StepsTo[list[Target]]:
+        """The same in steps."""
         message = RoutedMessage(keys, properties, exchange.name)
-        reached = finished(self._topology.resolving(exchange, message))
-        return finished(self._states(exchange, reached, message))
+        reached = yield from self._topology.resolving(exchange, message)
+        return (yield from self._states(exchange, reached, message))
 
     def states_below(self, exchange: ExchangeState, message: RoutedMessage) -> list[Target]:
         """The same for a message that was not published to this exchange but comes to it."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leporid.amqp.tables import Value
+    from leporid.broker.registry import StepsTo
     from leporid.broker.vhost import VirtualHost
     from leporid.engine.connection.group_retries import GroupRetries
 
@@ -189,10 +190,10 @@ class GroupDeadLetters(DeadLetters):
 
     def __call__(
         self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
-    ) -> None:
+    ) -> StepsTo[None]:
         """A message is given up."""
         self.count += 1
-        super().__call__(reason, exchange, key, stamped(properties, None, 0, 0), body)
+        return super().__call__(reason, exchange, key, stamped(properties, None, 0, 0), body)
 
     def _died_in(self, headers: Mapping[str, Value]) -> str:
         name = headers.get(STREAM_NAME)

@@ -24,6 +24,7 @@ from leporid.engine.wire.rewrites import DelayTooLong
 if TYPE_CHECKING:
     from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.exchange.routing import Target
+    from leporid.broker.registry import StepsTo
     from leporid.broker.vhost import VirtualHost
     from leporid.engine.queue.queue import Queue
 
@@ -143,19 +144,20 @@ class DeadLetters:
 
     def __call__(
         self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
-    ) -> None:
-        """A message died; publish it to the dead-letter exchange, if there is one.
+    ) -> StepsTo[None]:
+        """A message died; in the last step, publish it to the dead-letter exchange, if it is there.
 
+        What is not finished was not published: the message was purged meanwhile.
         Raises nothing: the engine is in the middle of a queue, and one message must not stall
         others. A message that defeats us is dropped, and that is logged as the defect it is.
         """
         counts = self._vhost.dead_letter_counts
-        counts.deaths[reason, self._module] += 1
         try:
-            cause = self._publish(reason, exchange, key, properties, body)
+            cause = yield from self._publish(reason, exchange, key, properties, body)
         except Exception:
             logger.exception("defect: a dead letter of %s was dropped", self._title)
             cause = "defect"
+        counts.deaths[reason, self._module] += 1
         if cause is not None:
             counts.dropped[reason, cause] += 1
         queue = self._vhost.find_queue(self._name or self._origin(properties))
@@ -172,8 +174,8 @@ class DeadLetters:
 
     def _publish(
         self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
-    ) -> str | None:
-        """Publish a letter; returns why it came to no queue, or None."""
+    ) -> StepsTo[str | None]:
+        """Publish a letter in the last step; returns why it came to no queue, or None."""
         target = self._vhost.find_exchange(self._exchange)
         if target is None:
             self._tell()
@@ -201,7 +203,7 @@ class DeadLetters:
             # It died in so many queues that nobody could read its headers any more.
             return "too_large"
         try:
-            found = self._route(target, keys, changed)
+            found = yield from self._route(target, keys, changed)
         except DelayTooLong:
             return "delay_too_long"
         except PreconditionFailed:
@@ -226,12 +228,16 @@ class DeadLetters:
         """Return the name of the queue that a message with these headers died in."""
         return self._name
 
-    def _route(self, target: ExchangeState, keys: Sequence[str], properties: bytes) -> list[Target]:
+    def _route(
+        self, target: ExchangeState, keys: Sequence[str], properties: bytes
+    ) -> StepsTo[list[Target]]:
         if target.delaying and delay_of(properties):
             for key in keys:
                 target.router.check_published(key)
             return [self._vhost.delay_stores.held(target)]
-        return self._vhost.routing.states(target, keys, properties)
+        found = yield from self._vhost.routing.finding(target, keys, properties)
+        # Between two steps, a queue may be deleted.
+        return [each for each in found if not each.engine.retired]
 
     def _tell(self) -> None:
         """Say once that letters are lost: it may be a spelling mistake."""

@@ -27,15 +27,20 @@ cdef class DeadLettering:
     cdef Clock clock
     cdef uint32_t count                 # letters of this turn
     cdef bint granted                   # the next one may be made, however late it is
-    cdef readonly object waiting        # (queue, seq, reason): to be dead-lettered in later turns
+    # (queue, seq, reason, steps that are left; None: all): to be dead-lettered in later turns
+    cdef readonly object waiting
     cdef dict overfull                  # queues over their limit until fewer entries are waiting
-    # (queue, names, properties, body, [letters left of REFUSED_MAX]): letters of full queues
+    # (queue, names, properties, body, [letters left of REFUSED_MAX], steps that are left; None:
+    # all): letters of full queues
     cdef readonly object refused
     cdef list left                      # of the letter that is being made; None: none is
     cdef bint replacing                 # the letter being made replaces an entry of the log
     cdef list deferred                  # (generation, queue, position, seq): see `defer`
     cdef int turn(self) except -1
     cdef int dead_letter(self, Queue queue, uint64_t seq, Slot *slot, str reason) except -1
+    cdef bint unfinished(self) except -1
+    cdef int go_on(self, Queue queue, uint64_t seq, Slot *slot, str reason, steps) except -1
+    cdef bint make(self, steps) except -1
     cdef bint has_time(self) except -1
     cdef bint put_off(self, Queue queue) except -1
     cdef int end_with_letter(self, Queue queue, uint64_t seq, uint64_t letters,

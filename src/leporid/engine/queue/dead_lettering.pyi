@@ -10,7 +10,7 @@ class DeadLettering:
 
     @property
     def waiting(self) -> deque[object]:
-        """Entries to be dead-lettered in later turns."""
+        """Entries to be dead-lettered in later turns; the first one may have been begun."""
     @property
     def refused(self) -> deque[object]:
         """Letters that full queues make of messages they refused, in later turns."""

@@ -1,9 +1,14 @@
 """Dead-lettering of messages that leave a queue unacknowledged: rejected, expired, over a limit.
 
 Responsible for how many letters a turn makes, and for settling the entry that a letter was made of.
-It must not know where letters go: the queue's `dead_letters` publishes them. Invariant: an entry is
-settled in the log only in one transaction with its letter, or after the letter is on disk.
+It must not know where letters go: the queue's `dead_letters` publishes them. To find that may take
+many steps, so `dead_letters` may return an iterator of them, whose last step publishes; steps that
+a slice has no room for are made in later turns. Invariants: an entry is settled in the log only in
+one transaction with its letter, or after the letter is on disk. At most one letter of an entry is
+unfinished, and at most one of a full queue; each is the first of those that wait.
 """
+
+from cpython.iterator cimport PyIter_Check
 
 from libc.stdint cimport uint64_t
 
@@ -41,10 +46,15 @@ cdef class DeadLettering:
         self.count = 0
         self.make_refused()
         while self.waiting and not self.refused and self.has_time():
-            self.granted = True
-            queue, seq, reason = self.waiting.popleft()
+            queue, seq, reason, steps = self.waiting.popleft()
             slot = queue.slot_of(seq)
-            if slot != NULL and slot.state != GONE:
+            if slot == NULL or slot.state == GONE:
+                continue    # purged, or deleted with its queue
+            if steps is not None:
+                self.count += 1
+                self.go_on(queue, seq, slot, reason, steps)
+            else:
+                self.granted = True
                 queue.drop(seq, slot, reason)
         self.granted = False
         if self.overfull and len(self.waiting) < WAITING_MAX:
@@ -69,24 +79,49 @@ cdef class DeadLettering:
 
     cdef int dead_letter(self, Queue queue, uint64_t seq, Slot *slot, str reason) except -1:
         """Publish the dead letter of a message that leaves a queue, and settle its entry."""
-        cdef Logs logs = self.logs
-        cdef Message message
-        cdef uint64_t letters, in_streams
-        if not self.granted and (self.refused or not self.has_time()):
+        if not self.granted and (self.refused or self.unfinished() or not self.has_time()):
             # This turn has made its letters: until a later one, no consumer can take the entry.
             if slot.state == READY:
                 queue.take(slot)
-            self.waiting.append((queue, seq, reason))
+            self.waiting.append((queue, seq, reason, None))
             return 0
         self.granted = False
         self.count += 1
-        letters, in_streams = logs.durable.appended, logs.stream_messages
-        message = message_in(logs.record(slot.position))
+        return self.go_on(queue, seq, slot, reason, None)
+
+    cdef bint unfinished(self) except -1:
+        """Whether the first of the entries that wait has a letter that was begun."""
+        return self.waiting and self.waiting[0][3] is not None
+
+    cdef int go_on(self, Queue queue, uint64_t seq, Slot *slot, str reason, steps) except -1:
+        """Begin the letter of an entry, or make the steps that are left, as far as there is time;
+        settle the entry if the letter is made."""
+        cdef Logs logs = self.logs
+        cdef Message message
+        cdef uint64_t letters = logs.durable.appended, in_streams = logs.stream_messages
+        cdef bint made
         self.replacing = queue.durable and is_durable(slot.position)
-        self.hand_over(queue, names_bytes(&message), properties_bytes(&message),
-                       body_bytes(&message), reason)
+        if steps is None:
+            message = message_in(logs.record(slot.position))
+            steps = letter_of(queue, reason, names_bytes(&message), properties_bytes(&message),
+                              body_bytes(&message))
+        made = self.make(steps)
         self.replacing = False
-        return self.end_with_letter(queue, seq, letters, in_streams)
+        if made:
+            return self.end_with_letter(queue, seq, letters, in_streams)
+        slot = queue.slot_of(seq)
+        if slot.state == READY:
+            queue.take(slot)    # as for those that wait
+        self.waiting.appendleft((queue, seq, reason, steps))
+        return 0
+
+    cdef bint make(self, steps) except -1:
+        """Make steps of a letter while there is time; returns whether it was published."""
+        if PyIter_Check(steps):
+            for _ in steps:
+                if self.clock.over():
+                    return False
+        return True
 
     cdef int end_with_letter(self, Queue queue, uint64_t seq, uint64_t letters,
                              uint64_t in_streams) except -1:
@@ -108,10 +143,11 @@ cdef class DeadLettering:
 
     cdef int hand_over(self, Queue queue, bytes names, bytes properties, bytes body,
                        str reason) except -1:
-        """Call the queue's `dead_letters` with a message, which may never have been in it."""
-        cdef Py_ssize_t split = 1 + <unsigned char> names[0]
-        queue.dead_letters(reason, names[1:split].decode(), names[split + 1:].decode(),
-                           properties, body)
+        """Make a letter of a message, which may never have been in the queue, in one go."""
+        steps = letter_of(queue, reason, names, properties, body)
+        if PyIter_Check(steps):
+            for _ in steps:
+                pass
         return 0
 
     cdef int dead_letter_refused(self, list queues, const Message *message) except -1:
@@ -127,7 +163,7 @@ cdef class DeadLettering:
         body = body_bytes(message)      # once: many queues may refuse what is large
         left = [REFUSED_MAX] if self.left is None else self.left
         for queue in queues:
-            self.refused.append((queue, names, properties, body, left))
+            self.refused.append((queue, names, properties, body, left, None))
         return self.make_refused()
 
     cdef int make_refused(self) except -1:
@@ -137,12 +173,18 @@ cdef class DeadLettering:
             return 0    # they are being made
         try:
             while self.refused and self.has_time():
-                queue, names, properties, body, left = self.refused.popleft()
-                if left[0]:
+                queue, names, properties, body, left, steps = self.refused.popleft()
+                if steps is None and not left[0]:
+                    continue
+                self.count += 1
+                self.left = left
+                if steps is None:
                     left[0] -= 1
-                    self.count += 1
-                    self.left = left
-                    self.hand_over(queue, names, properties, body, "maxlen")
+                    if queue.dead_letters is None:
+                        continue    # its settings have changed meanwhile
+                    steps = letter_of(queue, "maxlen", names, properties, body)
+                if not self.make(steps):
+                    self.refused.appendleft((queue, names, properties, body, left, steps))
         finally:
             self.left = None
         return 0
@@ -175,3 +217,10 @@ cdef class DeadLettering:
             queue.settled.note(entry[2], entry[3])
             self.logs.dirty = True
         return 0
+
+
+cdef object letter_of(Queue queue, str reason, bytes names, bytes properties, bytes body):
+    """Call the queue's `dead_letters` with a message; returns the steps that are left, if any."""
+    cdef Py_ssize_t split = 1 + <unsigned char> names[0]
+    return queue.dead_letters(reason, names[1:split].decode(), names[split + 1:].decode(),
+                              properties, body)

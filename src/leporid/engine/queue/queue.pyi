@@ -12,11 +12,15 @@ OVERFLOW: Final[dict[str, int]]
 RETRIES: Final[dict[str, int]]
 
 class _DeadLetters(Protocol):
-    """Publishes a dead letter: the reason, and the message."""
+    """Publishes a dead letter: the reason, and the message.
+
+    Returns an iterator of the steps in which that is done, the last of which publishes; anything
+    else: it was published.
+    """
 
     def __call__(
         self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
-    ) -> None: ...
+    ) -> object: ...
 
 class Totals:
     """Messages in several queues together, as of now.

@@ -240,7 +240,8 @@ cdef class Output:
         """Write a frame."""
         cdef uint8_t *p = self.room(n + 8)
         p = frame_head(p, kind, channel, <uint32_t> n)
-        memcpy(p, payload, n)
+        if n:       # else there may be no payload, which memcpy must not be given
+            memcpy(p, payload, n)
         p[n] = FRAME_END
         self.size += n + 8
         return 0

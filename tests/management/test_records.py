@@ -257,6 +257,10 @@ async def test_of_an_answer_that_nobody_reads_no_batch_is_made_ahead(
         made.append(1)
         return encode(self, window)
 
+    async def receive() -> dict[str, Any]:
+        await never.wait()
+        return {}
+
     async def send(_: object) -> None:
         if len(made) == 3:
             full.set()
@@ -276,7 +280,7 @@ async def test_of_an_answer_that_nobody_reads_no_batch_is_made_ahead(
         ],
         "client": ("127.0.0.1", 1),
     }
-    answering = asyncio.create_task(app(scope, never.wait, send))
+    answering = asyncio.create_task(app(scope, receive, send))
     async with asyncio.timeout(10):
         await full.wait()
         for _ in range(10):

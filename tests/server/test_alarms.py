@@ -33,6 +33,9 @@ class Machine:
     def tell(self, reason: str, on: bool) -> None:
         self.told.put_nowait((reason, on))
 
+    def hold(self, held: bool) -> None:
+        self.told.put_nowait(("hold", held))
+
     async def next_told(self) -> tuple[str, bool]:
         return await asyncio.wait_for(self.told.get(), PATIENCE_S)
 
@@ -50,7 +53,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @pytest.fixture
 async def alarms(machine: Machine, tmp_path: Path) -> AsyncIterator[Alarms]:
-    alarms = Alarms(tmp_path, memory_bytes_max=500, disk_free_min=100, tell=machine.tell)
+    alarms = Alarms(
+        tmp_path, memory_bytes_max=500, disk_free_min=100, tell=machine.tell, hold=machine.hold
+    )
     yield alarms
     alarms.stop()
 
@@ -76,9 +81,24 @@ async def test_each_alarm_is_told_once_when_it_begins_and_once_when_it_ends(
     ]
 
 
+async def test_the_broker_itself_stops_beyond_an_alarm(machine: Machine, alarms: Alarms):
+    machine.memory_used = 625
+    assert await machine.next_told() == ("memory", True)
+    machine.memory_used = 626
+    assert await machine.next_told() == ("hold", True)
+    machine.memory_used = 625
+    assert await machine.next_told() == ("hold", False)
+    machine.disk_free = 79
+    assert [await machine.next_told() for _ in range(2)] == [("disk", True), ("hold", True)]
+    machine.disk_free = 80
+    assert await machine.next_told() == ("hold", False)
+
+
 async def test_an_alarm_from_the_beginning(machine: Machine, tmp_path: Path):
     machine.memory_used = 501
-    alarms = Alarms(tmp_path, memory_bytes_max=500, disk_free_min=100, tell=machine.tell)
+    alarms = Alarms(
+        tmp_path, memory_bytes_max=500, disk_free_min=100, tell=machine.tell, hold=machine.hold
+    )
     assert machine.told.get_nowait() == ("memory", True)
     alarms.stop()
 
@@ -116,7 +136,9 @@ async def test_who_is_at_work_looks_at_memory_but_not_at_each_turn(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(module, "LOOK_EVERY_S", 10 * PATIENCE_S)
-    alarms = Alarms(tmp_path, memory_bytes_max=500, disk_free_min=100, tell=machine.tell)
+    alarms = Alarms(
+        tmp_path, memory_bytes_max=500, disk_free_min=100, tell=machine.tell, hold=machine.hold
+    )
     alarms.at_work(1000)
     machine.memory_used = 501
     alarms.at_work(1049)
@@ -165,7 +187,9 @@ async def test_giving_back_takes_a_small_part_of_the_time(
 async def test_after_the_stop_nobody_looks(machine: Machine, alarms: Alarms, tmp_path: Path):
     alarms.stop()
     machine.memory_used = 501
-    later = Alarms(tmp_path, memory_bytes_max=600, disk_free_min=100, tell=machine.tell)
+    later = Alarms(
+        tmp_path, memory_bytes_max=600, disk_free_min=100, tell=machine.tell, hold=machine.hold
+    )
     machine.disk_free = 99
     assert await machine.next_told() == ("disk", True)
     assert machine.told.empty()

@@ -262,7 +262,7 @@ cdef class Engine:
         """Whether `run` would find something to do."""
         return bool(self.queues.ready_queues or self.queues.offers
                     or self.connections.resuming.count
-                    or self.queues.dead_lettering.waiting or self.queues.dead_lettering.refused
+                    or self.queues.dead_lettering.has_work()
                     or self.queues.timeouts_changed
                     or self.queues.due_queues or self.streams.scanning or self.searches.queues
                     or self.jobs.lines.count or self.queues.late or self.connections.timeouts.late

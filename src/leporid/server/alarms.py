@@ -29,6 +29,9 @@ LOOK_AT_WORK_MS: Final = 50
 # Giving freed memory back takes 20 ms for some hundred MB, and who allocates meanwhile may have to
 # wait for it: at most one part in so many of the time.
 GIVE_BACK_SHARE: Final = 20
+# Above so much more memory than the watermark, or with so much less room on the disk than there
+# should be, the broker itself makes nothing any more, either.
+EXCESS: Final = 1.25
 
 
 class Alarms:
@@ -39,6 +42,7 @@ class Alarms:
         memory_bytes_max: anonymous memory of this process above which the memory alarm is on.
         disk_free_min: free bytes below which the disk alarm is on.
         tell: called with ("memory" | "disk", on) when one changes.
+        hold: called with whether there is so little that the broker has to stop, too.
 
     Attributes:
         limits: those of memory and disk in bytes, by the name of the alarm.
@@ -51,10 +55,13 @@ class Alarms:
         memory_bytes_max: int,
         disk_free_min: int,
         tell: Callable[[str, bool], None],
+        hold: Callable[[bool], None],
     ) -> None:
         self._directory = directory
         self.limits = {"memory": memory_bytes_max, "disk": disk_free_min}
         self._tell = tell
+        self._hold = hold
+        self._holds = False
         self._on: set[str] = set()
         self._disk_full = False
         self._loop = asyncio.get_running_loop()
@@ -109,9 +116,15 @@ class Alarms:
 
     def look(self) -> None:
         """Compare memory and disk with their limits; a tenth of a millisecond."""
-        low = memory_used() > self.memory_bytes_max
+        used, free = memory_used(), disk_free(self._directory)
+        low = used > self.memory_bytes_max
         self._set("memory", low)
-        self._set("disk", self._disk_full or disk_free(self._directory) < self.disk_free_min)
+        self._set("disk", self._disk_full or free < self.disk_free_min)
+        holds = used > EXCESS * self.memory_bytes_max or free < self.disk_free_min / EXCESS
+        if holds != self._holds:
+            self._holds = holds
+            logger.warning("dead letters %s", "wait: memory or disk is short" if holds else "go on")
+            self._hold(holds)
         if self._stopped:
             return
         if low and not self._giving_back and self._loop.time() >= self._give_back_at:

@@ -279,6 +279,7 @@ class Node:
             memory_bytes_max=config.memory_bytes_max(memory_there_is()),
             disk_free_min=config.disk_free_min,
             tell=self._set_alarm,
+            hold=self._hold_dead_letters,
         )
         place = config.backup_dir or config.data_dir / "backups"
         self._backups = Backups(place, __version__, self._backup, self._durability.rest)
@@ -541,6 +542,10 @@ class Node:
     def _set_alarm(self, reason: str, on: bool) -> None:
         self._broker.set_alarm(reason, on)
         self._turns.resume_reading()
+        self._turns.wake()
+
+    def _hold_dead_letters(self, held: bool) -> None:
+        self._engine.queues.dead_lettering.held = held
         self._turns.wake()
 
     def _end_turn(self) -> None:

@@ -175,9 +175,13 @@ def test_queues_that_came_since_get_copies(broker: Broker):
     """Routes through a deduplication cache are found again at the commit."""
     broker.queues["c"] = broker.engine.cache(7, "c", True, size=1000, ttl_ms=None)
     names = ["c", "q"]
-    broker.peer.session.routed = lambda key: [broker.queues[name] for name in names]
+
+    def routed(key: str) -> list[Queue]:
+        return [broker.queues[name] for name in names]
+
+    broker.peer.session.routed = routed  # type: ignore[method-assign]
     broker.peer.session.caches["x"] = broker.engine.route_cache(
-        "x", lambda key, raw: broker.peer.session.routed(key), True
+        "x", lambda key, raw: routed(key), True
     )
     bodies = some_bodies(seed=9)
     for at, body in enumerate(bodies):

@@ -191,6 +191,24 @@ def test_dead_letters_take_their_turns(engine, queue, peer):
     assert not engine.busy
 
 
+def test_dead_letters_wait_while_they_are_held(engine, queue, peer):
+    """Consumers and confirms do not."""
+    dead_lettered = []
+    queue.dead_letters = lambda reason, exchange, key, raw, body: dead_lettered.append(body)
+    peer.feed(publish(1, "q", b"first", raw=properties(expiration="5")))
+    engine.queues.dead_lettering.held = True
+    engine.clock.now_ms += 5
+    engine.run()
+    peer.feed(publish(1, "q", b"second"))
+    assert peer.drain(queue) == [b"second"]
+    assert dead_lettered == []
+    assert not engine.busy
+    engine.queues.dead_lettering.held = False
+    assert engine.busy
+    engine.run()
+    assert dead_lettered == [b"first"]
+
+
 @pytest.mark.slow
 def test_a_tighter_limit_on_a_long_queue_takes_turns(engine, queue, dead_letters):
     """Noting all of them as leaving took one turn, and memory for each."""

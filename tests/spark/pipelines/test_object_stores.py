@@ -30,6 +30,7 @@ from leporid.spark.pipelines.archive import Archive, Plan
 from leporid.spark.pipelines.bodies.columns import struct_of
 from leporid.spark.pipelines.bodies.decoder import Body
 from leporid.spark.pipelines.delta_store import DeltaStore
+from leporid.spark.pipelines.files import DataFile
 from leporid.spark.pipelines.iceberg_store import IcebergStore
 from leporid.spark.pipelines.origin import Origin
 from leporid.spark.pipelines.places import PlaceError, place_of
@@ -43,7 +44,7 @@ from leporid.spark.pipelines.store import (
     open_store,
 )
 from leporid.spark.pipelines.table import table
-from leporid.spark.pipelines.tasks import BAD, FILE, GOOD, DataFile, Job, _first
+from leporid.spark.pipelines.tasks import BAD, FILE, GOOD, Job, _first
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -191,7 +192,7 @@ def write_here(spark: Any, job: Job, ranges: Any, tasks: int | None = None) -> A
 
 def test_reprocess_beside_archive_loses_and_doubles_nothing(place, broker, tmp_path, monkeypatch):
     """In threads, with steps as small as they get, no lock, and kills between the two commits."""
-    monkeypatch.setattr(archive_module.tasks, "write", write_here)
+    monkeypatch.setattr("leporid.spark.pipelines.tasks.write", write_here)
     monkeypatch.setattr(archive_module, "arrow_columns", struct_of)
     monkeypatch.setattr("leporid.spark.pipelines.reprocess.STEP_FILES", 2)
     schemas, schema = tmp_path / "schemas", '{"properties": {"id": {"type": "integer"}}}'

@@ -8,8 +8,7 @@ a commit copies few bytes, however many the transaction has (`log/staging.pyx`);
 to the channel, which would be a cycle.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport uint32_t, uint64_t
 
 from leporid.engine.bounds.accounts cimport Account
 from leporid.engine.connection.channel cimport (
@@ -27,7 +26,7 @@ from leporid.engine.routing.route cimport (
 )
 from leporid.engine.routing.route_cache cimport resolved_now
 from leporid.engine.stream.stream cimport Stream
-from leporid.engine.wire.codec cimport Props, walk_properties
+from leporid.engine.wire.codec cimport walk_properties
 from leporid.engine.wire.record cimport (
     Message, Record, Target, body_bytes, message_in, message_of, names_bytes, properties_bytes,
 )

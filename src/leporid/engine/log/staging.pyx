@@ -9,7 +9,7 @@ each is appended where it lies. One that no queue takes, or that needs more targ
 places for, is appended without targets, which means nothing; the message is copied then.
 """
 
-from libc.stdint cimport UINT32_MAX, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport UINT32_MAX, uint8_t, uint64_t
 from libc.string cimport memcpy
 from posix.mman cimport (
     MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap, munmap,

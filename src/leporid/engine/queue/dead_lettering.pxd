@@ -26,6 +26,7 @@ cdef class DeadLettering:
     cdef Logs logs
     cdef Clock clock
     cdef uint32_t count                 # letters of this turn
+    cdef public bint held               # none is made for now
     cdef bint granted                   # the next one may be made, however late it is
     # (queue, seq, reason, steps that are left; None: all): to be dead-lettered in later turns
     cdef readonly object waiting
@@ -42,6 +43,7 @@ cdef class DeadLettering:
     cdef int go_on(self, Queue queue, uint64_t seq, Slot *slot, str reason, steps) except -1
     cdef bint make(self, steps) except -1
     cdef bint has_time(self) except -1
+    cdef bint has_work(self) except -1
     cdef bint put_off(self, Queue queue) except -1
     cdef int end_with_letter(self, Queue queue, uint64_t seq, uint64_t letters,
                              uint64_t in_streams) except -1

@@ -8,6 +8,9 @@ from typing import final
 class DeadLettering:
     """Dead-lettering for all queues of an engine; used by the engine only."""
 
+    held: bool
+    """None is made for now: there is too little memory or room on the disk."""
+
     @property
     def waiting(self) -> deque[object]:
         """Entries to be dead-lettered in later turns; the first one may have been begun."""

@@ -64,10 +64,20 @@ cdef class DeadLettering:
         return 0
 
     cdef bint has_time(self) except -1:
-        """Whether one more letter may be made now; the first of a turn may always."""
+        """Whether one more letter may be made now; the first of a turn may always.
+
+        None is while they are held: one message that expires in each of many queues that
+        dead-letter to all of them becomes ever more letters, which nobody else could stop.
+        """
+        if self.held:
+            return False
         if self.count and self.count < LETTERS_MAX and self.clock.over():
             self.count = LETTERS_MAX
         return self.count < LETTERS_MAX
+
+    cdef bint has_work(self) except -1:
+        """Whether a turn would make letters."""
+        return not self.held and (self.waiting or self.refused)
 
     cdef bint put_off(self, Queue queue) except -1:
         """Whether too many entries are waiting, so that a queue must not drop more now; it is
@@ -190,10 +200,14 @@ cdef class DeadLettering:
         return 0
 
     cdef int make_all_refused(self) except -1:
-        """Make them all, however long it takes."""
-        while self.refused:
-            self.count = 0
-            self.make_refused()
+        """Make them all, however long it takes; they are REFUSED_MAX of a message at most."""
+        held, self.held = self.held, False
+        try:
+            while self.refused:
+                self.count = 0
+                self.make_refused()
+        finally:
+            self.held = held
         return 0
 
     cdef int defer(self, Queue queue, uint64_t position, uint64_t seq) except -1:

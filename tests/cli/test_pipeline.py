@@ -143,6 +143,20 @@ def test_a_place_that_cannot_be_written_is_told_before_spark_starts(
     assert told.format(**names) in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["archive", "--to", "{}"], ["deadletters", "--once"]])
+def test_a_wrong_password_is_told_once(words, tmp_path, capsys, caplog, monkeypatch):
+    monkeypatch.setenv("LEPORID_PASSWORD", "wrong")
+    with serving() as broker:
+        broker.make("orders")
+        words = [word.format(tmp_path / "a") for word in words]
+        command = ["pipeline", "run", *words, "--stream", "orders", "--url", broker.url]
+        assert main.main(command) == 1
+        assert broker.count("/api/pipelines/") == 1
+    told = capsys.readouterr().err
+    assert told.count("401") == 1, told
+    assert caplog.messages == []
+
+
 def test_a_file_system_that_refuses_is_told_without_a_traceback(capsys, monkeypatch):
     def full(options):
         raise OSError(28, "No space left on device", "data/a")

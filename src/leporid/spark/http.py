@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 # The broker's answers to come back for: it starts, or is too busy.
 BUSY = {429, 502, 503}
 
+# What OpenSSL calls an answer that is none of TLS.
+NO_TLS = {"WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"}
+
 # Connections that are kept: of a driver's threads; a worker needs one.
 KEPT_MAX = 64
 
@@ -365,7 +368,13 @@ class Client:
             # Nor does it make a port another one.
             return SparkSourceError(
                 f"{self.to.url} is a port of AMQP: the option url (or LEPORID_URL) has to be that "
-                f"of the management API, as a rule http://HOST:15672"
+                f"of the management API, as a rule http://HOST:15672 or https://HOST:15671"
+            )
+        if is_plain(error):
+            return SparkSourceError(
+                f"{self.to.url} does not speak TLS: it may be a port of AMQP, or want http://: the "
+                f"option url (or LEPORID_URL) has to be that of the management API, as a rule "
+                f"http://HOST:15672 or https://HOST:15671"
             )
         # Nothing has been sent yet, so this may be tried again whatever the request is.
         unsent = isinstance(error, (ConnectTimeoutError, ClosedPoolError))
@@ -474,6 +483,12 @@ def is_amqp(error: HTTPError) -> bool:
     """Whether a server of AMQP answered, which names its protocol to a client of another."""
     root = cause(error)
     return isinstance(root, http.client.BadStatusLine) and str(root).startswith("AMQP")
+
+
+def is_plain(error: HTTPError) -> bool:
+    """Whether a server without TLS answered, of AMQP for example, where TLS was asked for."""
+    root = cause(error)
+    return isinstance(root, ssl.SSLError) and root.reason in NO_TLS
 
 
 def named(error: BaseException) -> str:

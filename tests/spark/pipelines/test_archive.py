@@ -22,8 +22,9 @@ from leporid.spark.errors import DataLossError, OptionError
 from leporid.spark.pipelines import archive as archive_module
 from leporid.spark.pipelines.archive import INFER, Archive, Plan, archive
 from leporid.spark.pipelines.bodies.decoder import Body
+from leporid.spark.pipelines.files import PARTITIONS_MAX
 from leporid.spark.pipelines.origin import Origin
-from leporid.spark.pipelines.store import ConflictError, bad_place, existing, locked
+from leporid.spark.pipelines.store import ConflictError, Layout, bad_place, existing, locked
 from leporid.spark.pipelines.table import archived, table
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -191,6 +192,17 @@ def test_an_archive_may_begin_with_nothing_but_bad_records(spark, broker, tmp_pa
     broker.append("s", 1, body=[JSON[0]])
     assert drain(run) == 1
     assert offsets(archived(spark, tmp_path / "a")[0]) == [(0, 2)]
+
+
+def test_too_many_partitions_are_told_and_not_tried_again(spark, broker, tmp_path):
+    broker.make("s")
+    broker.append("s", PARTITIONS_MAX + 1, routing_key=[f"k{at}" for at in range(501)])
+    layout = Layout(("routing_key",))
+    run = pipeline(spark, broker, tmp_path / "a", layout=layout, tasks=1)
+    # What is no OptionError is tried again, by Spark and by the run.
+    told = f"^more than {PARTITIONS_MAX} partitions by routing_key in one task: choose columns"
+    with pytest.raises(OptionError, match=told):
+        run.step()
 
 
 def test_stopped_between_the_two_tables_no_bad_record_comes_twice(

@@ -95,12 +95,20 @@ class Reports:
         except SparkSourceError as error:
             # Nothing changes as long as it runs if the broker is of a version without this.
             self._given_up = isinstance(error, BrokerError) and error.status in (404, 405)
+            # A wrong password, say, is what the run itself is told, and tells.
+            if reason_of(str(error)) == reason_of(status.error):
+                return
             if not self._told:
                 log.warning("run %r is not shown at the broker: %s", self._name, error)
             self._told = True
         finally:
             if status.exit_code is not None:
                 self._client.close()
+
+
+def reason_of(error: str) -> str:
+    """Return an error's sentence without the request that it begins with."""
+    return error.partition(": ")[2]
 
 
 def facts_of(status: Status, reader: str = "") -> dict[str, Any]:

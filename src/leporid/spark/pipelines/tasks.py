@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leporid.spark.errors import OptionError
 from leporid.spark.http import client_for
 from leporid.spark.offsets import Range, split
 from leporid.spark.options import Connection
@@ -39,6 +40,8 @@ TASK_ROWS_MIN = 20_000
 # A row with this is the report of a file, as JSON, and no record.
 FILE = "leporid_file"
 GOOD, BAD = "good", "bad"
+# Instead of a file, the report of a task has a sentence: trying again would come to the same.
+REFUSED = "refused"
 
 Batches = Iterable[pa.RecordBatch]
 Task = Callable[[Batches], Iterator[pa.RecordBatch]]
@@ -92,6 +95,9 @@ def write(
 
     Returns:
         The files with good rows, and those with bad ones, by time.
+
+    Raises:
+        OptionError: the rows cannot be written in the way that was asked for.
     """
     for folder in (job.good, job.bad) if job.schema else (job.good,):
         folder.make()
@@ -105,6 +111,8 @@ def write(
     found: dict[str, list[DataFile]] = {GOOD: [], BAD: []}
     for row in df.collect():
         kind, file = json.loads(row[FILE])
+        if kind == REFUSED:
+            raise OptionError(file)
         found[kind].append(DataFile(**file))
     for files in found.values():
         files.sort(key=lambda file: (file.first_us, file.name))
@@ -152,6 +160,18 @@ def _first(job: Job, parts: Sequence[Range]) -> Task:
                         files.add(rows.append_column("value", value))
         yield from _reports(GOOD, files, COLUMNS if job.by_spark else None)
         yield from _reports(BAD, bad, COLUMNS if job.by_spark else None)
+
+    return _refusing(run, COLUMNS if job.by_spark else None)
+
+
+def _refusing(task: Task, columns: pa.Schema | None = None) -> Task:
+    """Have a task report a wrong option; Spark would try again what raises, and so would a run."""
+
+    def run(given: Batches) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from task(given)
+        except OptionError as error:
+            yield _report([json.dumps([REFUSED, str(error)])], columns)
 
     return run
 
@@ -204,7 +224,7 @@ def _second(job: Job) -> Task:
         yield from _reports(GOOD, good)
         yield from _reports(BAD, bad)
 
-    return run
+    return _refusing(run)
 
 
 def _reports(
@@ -212,7 +232,12 @@ def _reports(
 ) -> Iterator[pa.RecordBatch]:
     """Finish files, and give a row of each, with these columns before it."""
     texts = [json.dumps([kind, asdict(file)]) for file in files.close()]
-    nulls = [pa.nulls(len(texts), each.type) for each in columns or ()]
     if texts:
-        names = [*(columns.names if columns else ()), FILE]
-        yield pa.RecordBatch.from_arrays([*nulls, pa.array(texts, pa.string())], names)
+        yield _report(texts, columns)
+
+
+def _report(texts: Sequence[str], columns: pa.Schema | None) -> pa.RecordBatch:
+    """Return a row of each text, with these columns before it."""
+    nulls = [pa.nulls(len(texts), each.type) for each in columns or ()]
+    names = [*(columns.names if columns else ()), FILE]
+    return pa.RecordBatch.from_arrays([*nulls, pa.array(texts, pa.string())], names)

@@ -1,6 +1,7 @@
 import datetime as dt
 import io
 import json
+import tracemalloc
 from decimal import Decimal
 
 import pytest
@@ -10,6 +11,7 @@ pytest.importorskip("fastavro")
 import fastavro
 
 from leporid.spark.errors import OptionError
+from leporid.spark.pipelines.bodies import avro
 from leporid.spark.pipelines.bodies.avro import Avro, columns_of
 from leporid.spark.pipelines.bodies.columns import arrow_of
 from leporid.spark.pipelines.bodies.schemas import AVRO, Schema
@@ -54,6 +56,27 @@ def test_a_body_that_is_cut_or_too_long_is_bad_and_the_others_are_not():
     assert [row is not None for row in found] == [True, False, False, False, True]
     assert sorted(bad) == [1, 2, 3]
     assert bad[2] == "not Avro: 1 bytes are left over"
+
+
+def test_the_objects_of_few_bodies_are_in_memory_at_once(monkeypatch):
+    monkeypatch.setattr(avro, "PORTION_BYTES_MAX", 16_384)
+    inner = {"type": "array", "items": "int"}
+    item = {"type": "record", "name": "R", "fields": [field("x", inner)]}
+    written = schema(field("a", {"type": "array", "items": item}))
+    large = body(written, {"a": [{"x": []}] * 6_000})
+    bodies = [large, b"cut", *[large] * 20]
+    decoder = Avro(written, None, arrow_of(columns_of(written)))
+    tracemalloc.start()
+    try:
+        found, bad = decoder.decode(bodies)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # All at once, they are 250 times the bytes of the bodies.
+    assert peak < 12 * 2**20 < 200 * sum(map(len, bodies))
+    assert [found[at].is_valid for at in (0, 1, 2, 21)] == [True, False, True, True]
+    assert list(bad) == [1]
+    assert len(found) == len(bodies)
 
 
 def test_schemas_that_do_not_resolve_make_bodies_bad():

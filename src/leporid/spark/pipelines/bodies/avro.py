@@ -5,6 +5,8 @@ said here is which columns a schema makes, and which schemas are too dangerous t
 chooses how deep a recursive type goes, and how many items of no size an array has.
 
 A union of several types that are not null has no column of its own type; its values become JSON.
+
+Invariant: bodies that are decoded but not columns yet have PORTION_BYTES_MAX at most, or are one.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import functools
 import io
 import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import fastavro
@@ -45,6 +47,10 @@ LOGICAL = {
     ("long", "local-timestamp-micros"): "timestamp_ntz",
     ("string", "uuid"): "string",
 }
+
+# Python's objects take up to 250 times the bytes that they are read from: an array of records of an
+# empty array each has a dict and a list for each byte. So these are 64 MiB at most.
+PORTION_BYTES_MAX = 256 * 1024
 
 Named = dict[str, Any]
 Convert = Callable[[Any], Any]
@@ -193,6 +199,17 @@ class Avro:
 
     def decode(self, bodies: Sequence[bytes]) -> tuple[pa.Array, dict[int, str]]:
         """Return the columns of bodies, and which are bad, with the reason."""
+        found: list[pa.Array] = []
+        bad: dict[int, str] = {}
+        first = 0
+        for portion in portions(bodies):
+            values, wrong = self._decode(portion)
+            found.append(values)
+            bad |= {first + at: reason for at, reason in wrong.items()}
+            first += len(portion)
+        return pa.concat_arrays(found) if found else pa.nulls(0, self._columns), bad
+
+    def _decode(self, bodies: Sequence[bytes]) -> tuple[pa.Array, dict[int, str]]:
         rows: list[Any] = []
         bad: dict[int, str] = {}
         read, convert = fastavro.schemaless_reader, self._convert
@@ -208,6 +225,18 @@ class Avro:
                 bad[at] = f"not Avro: {said(error)}"
         found, unfit = shaped(rows, self._columns)
         return found, bad | unfit
+
+
+def portions(bodies: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Divide bodies, in their order, so that none but a single one exceeds the limit."""
+    first = size = 0
+    for at, body in enumerate(bodies):
+        if size and size + len(body) > PORTION_BYTES_MAX:
+            yield bodies[first:at]
+            first, size = at, 0
+        size += len(body)
+    if first < len(bodies):
+        yield bodies[first:]
 
 
 def converter(type_: Any, walk: _Walk) -> Convert | None:

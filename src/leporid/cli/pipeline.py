@@ -13,9 +13,21 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leporid.cli.command import Parser, Plain
+from leporid.cli.pipeline_arguments import (
+    file,
+    master,
+    number,
+    number_or_0,
+    remote,
+    routing_key,
+    seconds,
+)
+
+if TYPE_CHECKING:
+    from leporid.spark.pipelines.origin import Origin
 
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
@@ -46,15 +58,20 @@ def fill_one(name: str, parser: argparse.ArgumentParser) -> None:
 def _add_common(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("where")
     spark = where.add_mutually_exclusive_group()
-    spark.add_argument("--master", help="local[*] (the default), spark://HOST:PORT, …")
-    spark.add_argument("--remote", help="a Spark Connect server instead: sc://HOST:PORT")
+    spark.add_argument("--master", type=master, help="local[*] (the default), spark://HOST:PORT, …")
+    spark.add_argument(
+        "--remote", type=remote, help="a Spark Connect server instead: sc://HOST:PORT"
+    )
     where.add_argument("--url", help="the broker's HTTP side (LEPORID_URL, http://127.0.0.1:15672)")
     where.add_argument("--vhost", help="virtual host (/)")
     where.add_argument("--user", help="user (LEPORID_USER, guest)")
     where.add_argument("--password-env", metavar="NAME", help="variable with the password")
     where.add_argument("--password-file", metavar="FILE", help="file with the password")
     where.add_argument(
-        "--ca-file", metavar="FILE", help="certificates that https:// is checked against"
+        "--ca-file",
+        type=file,
+        metavar="FILE",
+        help="certificates that https:// is checked against",
     )
     how = parser.add_argument_group("how")
     how.add_argument("--once", action="store_true", help="end when nothing is left to do")
@@ -112,10 +129,14 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--commit-rows", type=int, default=2_000_000, metavar="N")
     parser.add_argument(
-        "--compact-every", type=int, default=32, metavar="N", help="new files (32); 0 is never"
+        "--compact-every",
+        type=number_or_0,
+        default=32,
+        metavar="N",
+        help="new files (32); 0 is never",
     )
     _add_keep(parser)
-    parser.add_argument("--tasks", type=int, metavar="N", help="tasks of a commit, at least")
+    parser.add_argument("--tasks", type=number, metavar="N", help="tasks of a commit, at least")
     parser.add_argument(
         "--reader-name",
         metavar="NAME",
@@ -130,7 +151,7 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
 def _add_keep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep",
-        type=float,
+        type=seconds,
         metavar="HOURS",
         help="merged files and old versions stay so long (Delta 168, Iceberg 1)",
     )
@@ -224,10 +245,14 @@ def _layout(options: argparse.Namespace) -> Any:
 def _add_compact(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--archive", required=True, metavar="PLACE", help="the archive")
     parser.add_argument(
-        "--files", type=int, default=2, metavar="N", help="of Iceberg, if a partition has so many"
+        "--files",
+        type=number,
+        default=2,
+        metavar="N",
+        help="of Iceberg, if a partition has so many",
     )
     _add_keep(parser)
-    parser.add_argument("--interval", type=float, default=3600.0, metavar="SECONDS")
+    parser.add_argument("--interval", type=seconds, default=3600.0, metavar="SECONDS")
 
 
 def _compact(options: argparse.Namespace) -> Any:
@@ -250,7 +275,7 @@ def _add_reprocess(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--subject", help="whose newest schema makes the columns")
     group.add_argument("--message", help="of Protobuf, the message")
     group.add_argument("--delimiter", help="of CSV")
-    parser.add_argument("--interval", type=float, default=600.0, metavar="SECONDS")
+    parser.add_argument("--interval", type=seconds, default=600.0, metavar="SECONDS")
 
 
 def _reprocess(options: argparse.Namespace) -> Any:
@@ -263,13 +288,13 @@ def _reprocess(options: argparse.Namespace) -> Any:
 def _add_traffic(parser: argparse.ArgumentParser) -> None:
     _add_stream(parser)
     parser.add_argument("--to", required=True, type=Path, metavar="DIR", help="report and tables")
-    parser.add_argument("--since", type=float, metavar="SECONDS", help="look back so far only")
+    parser.add_argument("--since", type=seconds, metavar="SECONDS", help="look back so far only")
     parser.add_argument("--every", metavar="TIME", help="length of an interval: `10 seconds`")
     parser.add_argument(
         "--gap", default="5 minutes", metavar="TIME", help="what ends a session (5 minutes)"
     )
     parser.add_argument("--sent-at", metavar="SQL", help="when a message was sent")
-    parser.add_argument("--interval", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument("--interval", type=seconds, default=60.0, metavar="SECONDS")
 
 
 def _traffic(options: argparse.Namespace) -> Any:
@@ -297,7 +322,9 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="TIME", help="nothing older")
     parser.add_argument("--until", metavar="TIME", help="nothing from this time on")
     parser.add_argument("--exchange", help="where to; without it, where each was published before")
-    parser.add_argument("--routing-key", help="with which key; without it, each record's own")
+    parser.add_argument(
+        "--routing-key", type=routing_key, help="with which key; without it, each record's own"
+    )
     parser.add_argument("--rate", type=float, metavar="N", help="messages in a second, at most")
     parser.add_argument("--unroutable", choices=("fail", "ignore"), default="fail")
     parser.add_argument(
@@ -326,20 +353,38 @@ def _replay(options: argparse.Namespace) -> Any:
     from leporid.spark.pipelines.origin import Origin
     from leporid.spark.pipelines.replay import Replay
 
-    return Replay(None, Origin(options.stream, broker(options)), _replay_plan(options))
+    origin = Origin(options.stream, broker(options))
+    _check_exchange(origin, options.exchange)
+    return Replay(None, origin, _replay_plan(options))
 
 
 def _redrive(options: argparse.Namespace) -> Any:
     from leporid.spark.pipelines.deadletters import Redrive
     from leporid.spark.pipelines.origin import Origin
 
-    return Redrive(None, Origin(options.stream, broker(options)), _replay_plan(options))
+    origin = Origin(options.stream, broker(options))
+    _check_exchange(origin, options.exchange)
+    return Redrive(None, origin, _replay_plan(options))
+
+
+def _check_exchange(origin: Origin, exchange: str | None) -> None:
+    """Ask the broker, before Spark starts, whether one may publish there.
+
+    Raises:
+        BrokerError: it says no.
+    """
+    if exchange:
+        import pyarrow as pa
+
+        from leporid.spark.writer import nothing
+
+        origin.client.check_exchange(exchange, nothing(pa.schema({"body": pa.binary()})))
 
 
 def _add_deadletters(parser: argparse.ArgumentParser) -> None:
     _add_stream(parser)
-    parser.add_argument("--samples", type=int, default=3, metavar="N", help="of each reason (3)")
-    parser.add_argument("--interval", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument("--samples", type=number, default=3, metavar="N", help="of each reason (3)")
+    parser.add_argument("--interval", type=seconds, default=60.0, metavar="SECONDS")
 
 
 def _deadletters(options: argparse.Namespace) -> Any:
@@ -363,8 +408,10 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--ledger", required=True, type=Path, metavar="DIR", help="what was sent")
     parser.add_argument("--exchange", default="", help="where to, if a task does not say")
-    parser.add_argument("--horizon", type=float, metavar="SECONDS", help="hand over so early only")
-    parser.add_argument("--interval", type=float, default=10.0, metavar="SECONDS")
+    parser.add_argument(
+        "--horizon", type=seconds, metavar="SECONDS", help="hand over so early only"
+    )
+    parser.add_argument("--interval", type=seconds, default=10.0, metavar="SECONDS")
 
 
 def _schedule(options: argparse.Namespace) -> Any:
@@ -382,9 +429,11 @@ def _schedule(options: argparse.Namespace) -> Any:
         found = reader.option("url", options.tasks).load() if jdbc else reader.load(options.tasks)
         return found.selectExpr(*split_columns(options.select)) if options.select else found
 
+    origin = Origin("", broker(options))
+    _check_exchange(origin, options.exchange)
     return Schedule(
         tasks,
-        Origin("", broker(options)).client,
+        origin.client,
         Ledger(options.ledger),
         options.exchange,
         options.horizon,

@@ -20,6 +20,7 @@ from leporid.spark.pipelines import letters as few
 from leporid.spark.pipelines.origin import Origin
 from leporid.spark.pipelines.replay import Replay, ReplayPlan
 from leporid.spark.pipelines.runner import Step
+from leporid.spark.pipelines.store import existing
 from leporid.spark.pipelines.table import moment_us, table
 
 if TYPE_CHECKING:
@@ -195,8 +196,11 @@ class DeadLetters:
         return self.origin.labels()
 
     def check(self) -> None:
-        """Refuse a stream that is not there."""
-        self.origin.parts()
+        """Refuse an archive, or without one a stream, that is not there."""
+        if self.archive is None:
+            self.origin.parts()
+        else:
+            existing(self.archive)
 
     def describe(self) -> list[str]:
         """Say what a run would do."""

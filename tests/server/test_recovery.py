@@ -251,7 +251,7 @@ def test_a_file_that_cannot_be_read_ends_the_start_and_nothing_is_changed(
 @pytest.fixture
 def transaction(tmp_path: Path) -> tuple[Path, list[Record]]:
     """1  header c < P(a) P(b) P(c) COMMIT >: the log, and the four of the transaction."""
-    run = Run(tmp_path)
+    run = Run(tmp_path, segment_bytes=SEGMENT_BYTES * 16)  # a larger one has a segment of its own
     run.publish(b"<")
     run.commit(*(letter * 2000 for letter in (b"a", b"b", b"c")))
     run.publish(b">")

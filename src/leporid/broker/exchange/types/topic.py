@@ -49,6 +49,7 @@ class TopicRouter(Router):
             found = search.found
             if len(message.keys) == 1:
                 return found
+            yield None  # each search may take a step, and there may be thousands of keys
             for at in range(0, len(found), MET_A_STEP):
                 met.update(dict.fromkeys(found[at : at + MET_A_STEP]))
                 yield None

@@ -18,7 +18,7 @@ from leporid.engine.connection.group_retries cimport GroupRetries
 from leporid.engine.internal.backlog cimport make_backlog
 from leporid.engine.internal.delays cimport Delays
 from leporid.engine.internal.verdict_queue cimport VerdictQueue
-from leporid.engine.log.cleaning cimport clean, compact, go_on_relocating
+from leporid.engine.log.cleaning cimport clean, compact, go_on_relocating, is_relocating
 from leporid.engine.log.facts cimport append_clean, flush_settles
 from leporid.engine.log.log cimport give_back, is_leaving
 from leporid.engine.log.logs cimport Logs
@@ -266,7 +266,7 @@ cdef class Engine:
                     or self.queues.timeouts_changed
                     or self.queues.due_queues or self.streams.scanning or self.searches.queues
                     or self.jobs.lines.count or self.queues.late or self.connections.timeouts.late
-                    or self.logs.relocating is not None or is_leaving())
+                    or is_relocating(self.logs) or is_leaving())
 
     # ------------------------------------------------------------- sync
 

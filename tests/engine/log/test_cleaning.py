@@ -10,6 +10,7 @@ from tests.engine.frames import PERSISTENT, ack, publish
 from tests.engine.session_fake import Peer, make_engine
 from tests.engine.slices import SOME, cut_often, ended, steps_of
 
+from leporid.engine.queue.browse import Browse
 from leporid.engine.queue.queue import Queue
 
 SEGMENT_BYTES = 4096
@@ -190,6 +191,24 @@ def test_entries_are_settled_while_their_segment_is_copied(engine, disk, durable
     disk.settle(engine)
     assert counts_after_a_crash(disk) == (left, 0)
     assert durable.unacked_count == left
+
+
+def test_a_segment_that_is_copied_may_be_browsed_meanwhile(engine, disk, durable, peer):
+    large_segment(engine, disk, peer, 4000)
+    peer.connection.close_channel(1)
+    cut_often(engine)
+    turn(engine, disk)
+    browse = Browse(durable, first=3000)
+    window = browse.window(10, 10_000)
+    engine.clock.monotonic_ns = None
+    for _ in range(5):
+        turn(engine, disk)
+    assert not engine.busy
+    assert 1 in disk.files
+    window.close()
+    disk.settle(engine)
+    assert 1 not in disk.files
+    assert counts_after_a_crash(disk) == (2000, 0)
 
 
 def test_a_deleted_queue_frees_its_segments(engine, disk, durable, peer):

@@ -261,3 +261,49 @@ def test_memory_is_given_back_in_steps():
         assert max(given[:-1]) <= 16 * MIB
         assert len([each for each in given if each]) >= 4
         assert virtual_bytes() - before < 48 * MIB  # outputs and all other memory
+
+
+def transient_engine() -> Engine:
+    return make_engine(transient_segment_bytes=SEGMENT_BYTES)
+
+
+def test_copies_between_staged_messages_of_a_log_in_memory():
+    """A message that is copied does not fit into the segment, so another one is the active one."""
+    engine = transient_engine()
+    queues = {name: engine.queue(0, name, False) for name in "qrs"}
+    cache = engine.cache(0, "c", False, size=1000, ttl_ms=None)
+    peer = Peer(engine, queues)
+    routed = [cache, queues["r"]]
+    peer.session.routed = lambda key: list(routed)  # type: ignore[method-assign]
+    peer.session.caches["x"] = engine.route_cache("x", lambda key, raw: list(routed), True)
+    peer.channel.select_tx()
+    bodies = some_bodies(60, seed=10)
+    for at, body in enumerate(bodies):
+        peer.feed(publish(1, "q", body))
+        key = table(**{"x-deduplication-header": longstr(str(at))})
+        peer.feed(publish(1, "", body, raw=properties(headers=key), exchange="x"))
+    routed.append(queues["s"])
+    peer.channel.commit()
+    assert peer.faults == []
+    for queue in queues.values():
+        assert peer.drain(queue) == bodies
+    for _ in range(3):
+        peer.feed(*(publish(1, "q", body) for body in bodies))
+        peer.channel.commit()
+        assert peer.drain(queues["q"]) == bodies
+
+
+def test_a_consumer_has_each_message_before_the_next_is_appended():
+    """A full queue delivers before it refuses, so that the segment is empty now and then."""
+    engine = transient_engine()
+    queue = engine.queue(0, "q", False)
+    queue.set_limits(max_length=1, overflow="reject-publish")
+    peer = Peer(engine, {"q": queue}, channels=(1, 2))
+    peer.channels[2].consume(queue, "c", True, 0, 0)
+    peer.channel.select_tx()
+    for seed in range(3):
+        bodies = some_bodies(60, seed=seed)
+        peer.feed(*(publish(1, "q", body) for body in bodies))
+        peer.channel.commit()
+        assert peer.bodies() == bodies
+    assert queue.ready_count == 0

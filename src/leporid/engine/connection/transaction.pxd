@@ -19,6 +19,7 @@ cdef class Publish:
     cdef bytes names, properties, body  # None if it is staged
     cdef StagedRecords staged       # None if it is not
     cdef size_t at                  # where it is staged
+    cdef bint appended              # by the commit
     cdef int read(self) except -1
     cdef bint stage(self, StagedRecords staged) except -1
     cdef size_t copied_bytes(self) noexcept

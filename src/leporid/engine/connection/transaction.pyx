@@ -104,7 +104,8 @@ cdef class Transaction:
         cdef Publish publish = Publish()
         cdef Waiting waiting
         cdef size_t size = message.names_len + message.properties_len + message.body_len
-        self.charge(channel, publish_entries(route), ENTRY_BYTES + size)
+        self.charge(channel, publish_entries(route),
+                    ENTRY_BYTES + size + len(route.queues) * sizeof(Target))
         publish.route, publish.mandatory, publish.message = route, mandatory, message[0]
         walk_properties(message.properties, message.properties_len, &publish.props)
         waiting = self.waiting_with(publish)
@@ -194,14 +195,14 @@ cdef class Transaction:
         # Deliveries may cause dead letters, whose facts must not come between those of the
         # transaction; a full queue would deliver before it refuses.
         channel.queues.offer()
-        self.route_anew(channel, reserving)
-        publishes, staged = self.publishes, [self.durable.staged, self.transient.staged]
         acks, others = [], []
         for settle in self.settles:
             (acks if is_fact(settle) else others).append(settle)
-        self.forget_publishes(channel)
-        self.settles = []
         try:
+            self.route_anew(channel, reserving)
+            publishes, staged = self.publishes, [self.durable.staged, self.transient.staged]
+            self.forget_publishes(channel)
+            self.settles = []
             durable = append_all(channel, publishes, acks, staged)
         finally:
             # A message that no queue took in the end may be published again.
@@ -302,23 +303,41 @@ cdef bint append_all(Channel channel, list publishes, list acks, list all_staged
             begun = True
     if durable and not begun:
         log.begin((size + 7) & ~<size_t> 7)  # so that all facts are in one segment
-    for publish in publishes:
-        message, staged = publish.message, publish.staged
-        channel.body = publish.body
-        if staged is not None:
-            channel.body = staged.choose(publish.at, &message)
-        try:
-            channel.accept(publish.route, &message, &publish.props, publish.mandatory, FLAG_IN_TX)
-        finally:
-            channel.body = None
-        if staged is not None:
-            staged.end_choice()
+    try:
+        for publish in publishes:
+            accept(channel, publish)
+    finally:
+        # What was not appended, if an exception ends this, must not be a hole in its segment.
+        for publish in publishes:
+            if publish.staged is not None and not publish.appended:
+                publish.staged.choose(publish.at, &message)
+                publish.staged.end_choice()
+        for staged in all_staged:
+            if staged is not None:
+                staged.end_commit(channel.logs)
     for _, queue, seq, consumer, _, _ in acks:
         channel.settle_entry(queue, seq, consumer, SETTLE_ACK)
     if durable:
         flush_settles(channel.logs, FLAG_IN_TX)
         append_commit(channel.logs, <uint32_t> (log.appended - before), COMMIT_PUBLISHES)
     return durable
+
+
+cdef int accept(Channel channel, Publish publish) except -1:
+    """Publish a message of a transaction."""
+    cdef Message message = publish.message
+    cdef StagedRecords staged = publish.staged
+    channel.body = publish.body
+    if staged is not None:
+        channel.body = staged.choose(publish.at, &message)
+    try:
+        channel.accept(publish.route, &message, &publish.props, publish.mandatory, FLAG_IN_TX)
+    finally:
+        channel.body = None
+        publish.appended = True
+        if staged is not None:
+            staged.end_choice()
+    return 0
 
 
 cdef Route routed_anew(Channel channel, Route route, bytes names, bytes properties):

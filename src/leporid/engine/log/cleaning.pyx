@@ -226,12 +226,19 @@ cdef int go_on_relocating(Logs logs) except -1:
         logs.relocated += record.size
         if spend(logs.clock, 1 + record.size // UNIT_BYTES):
             return 0
+    if segment.readers:
+        return 0        # a window that was opened meanwhile reads it
     assert segment.live == 0, f"{segment!r} is still referred to after it was copied"
     segment.live_bytes = 0
     segment.drop_after = logs.generation
     logs.relocating = None
     logs.dirty = logs.idle_segments = True
     return 0
+
+
+cdef bint is_relocating(Logs logs) noexcept:
+    """Whether there is something left to copy."""
+    return logs.relocating is not None and logs.relocated < logs.relocating.used
 
 
 cdef int copy_settles(Logs logs, Segment segment, Record *record) except -1:

@@ -110,7 +110,8 @@ cdef class Log:
     cdef Record *begin_fact(self, uint8_t kind, uint8_t flags, size_t content,
                             uint64_t timestamp_ms) except NULL
     cdef uint64_t finish(self, Record *record) noexcept
-    cdef uint64_t finish_known(self, Record *record, uint32_t content_crc) noexcept
+    cdef uint64_t finish_known(self, Segment segment, Record *record,
+                               uint32_t content_crc) noexcept
     cdef void free_spare(self)
     cdef void amend(self, uint8_t flags) noexcept
     cdef int resize(self, size_t segment_bytes) except -1

@@ -153,7 +153,7 @@ cdef class RecordMemory:
         cdef uint8_t *end = <uint8_t *> record + record.size
         if not log.durable or record.body_len != self.size:
             return log.finish(record)
-        return log.finish_known(record, crc32c(
+        return log.finish_known(log.active, record, crc32c(
             crc_joined(crc32c(0, content, body - content), self.crc, self.size),
             body + self.size, end - body - self.size))
 
@@ -301,9 +301,8 @@ def segment_header(number, salt, previous, previous_used):
     return (body + int(crc).to_bytes(4, "little")).ljust(SEGMENT_HEADER_BYTES, b"\0")
 
 
-cdef inline uint64_t count_record(Log log, Record *record) noexcept:
-    """A record of the active segment is whole; returns its position."""
-    cdef Segment segment = log.active
+cdef inline uint64_t count_record(Log log, Segment segment, Record *record) noexcept:
+    """A record of a segment is whole; returns its position."""
     cdef size_t at = <uint8_t *> record - segment.base
     cdef uint64_t position = <uint64_t> segment.number << 32 | at
     if log.durable:
@@ -370,21 +369,24 @@ cdef class Log:
             seed = segment.salt ^ <uint32_t> (<uint8_t *> record - segment.base)
             record.check = header_check(record, seed)
             record.crc = crc32c(seed, <uint8_t *> record + 8, record.size - 8)
-        return count_record(self, record)
+        return count_record(self, segment, record)
 
-    cdef uint64_t finish_known(self, Record *record, uint32_t content_crc) noexcept:
-        """The same in a durable log, if the checksum of the record's content is known.
+    cdef uint64_t finish_known(self, Segment segment, Record *record,
+                               uint32_t content_crc) noexcept:
+        """The same for a record of which the checksum of its content is known, in any segment.
 
-        The content is what follows the targets, up to the record's end; its seed is 0.
+        The content is what follows the targets, up to the record's end; its seed is 0. Of a
+        transient log it does not matter.
         """
-        cdef Segment segment = self.active
         cdef uint8_t *content = content_of(record)
-        cdef uint32_t seed = segment.salt ^ <uint32_t> (<uint8_t *> record - segment.base)
-        record.check = header_check(record, seed)
-        record.crc = crc_joined(
-            crc32c(seed, <uint8_t *> record + 8, content - <uint8_t *> record - 8), content_crc,
-            <uint8_t *> record + record.size - content)
-        return count_record(self, record)
+        cdef uint32_t seed
+        if self.durable:
+            seed = segment.salt ^ <uint32_t> (<uint8_t *> record - segment.base)
+            record.check = header_check(record, seed)
+            record.crc = crc_joined(
+                crc32c(seed, <uint8_t *> record + 8, content - <uint8_t *> record - 8),
+                content_crc, <uint8_t *> record + record.size - content)
+        return count_record(self, segment, record)
 
     cdef void amend(self, uint8_t flags) noexcept:
         """Set flags of the durable record that was appended last, within the same turn."""

@@ -16,9 +16,10 @@ from posix.mman cimport (
 )
 
 from leporid.engine.log.log cimport (
-    FLAG_IN_TX, SEGMENT_HEADER_BYTES, Log, RecordMemory, Segment, fill_places, head_bytes,
-    message_bytes, write_head,
+    DURABLE_BIT, FLAG_IN_TX, SEGMENT_HEADER_BYTES, Log, RecordMemory, Segment, fill_places,
+    head_bytes, message_bytes, write_head,
 )
+from leporid.engine.log.logs cimport Logs
 from leporid.engine.wire.crc cimport crc32c, crc_joined
 from leporid.engine.wire.record cimport (
     Message, Record, content_bytes, content_of, message_in, record_bytes,
@@ -157,6 +158,10 @@ cdef class StagedRecords(RecordMemory):
         self.log.roll(capacity - SEGMENT_HEADER_BYTES, self.base, self)
         segment = self.log.active
         segment.used = self.end
+        # It stays while its records are appended, though another may be the active one by then, or
+        # a consumer has had all of it.
+        segment.live += 1
+        self.number = segment.number
         kept = aligned(segment.capacity, PAGE_BYTES)
         munmap(self.base + kept, self.bytes - kept)
         self.bytes = kept
@@ -164,6 +169,18 @@ cdef class StagedRecords(RecordMemory):
         for at in self.gaps:
             self.bury(self.record_at(at))
         return True
+
+    cdef int end_commit(self, Logs logs) except -1:
+        """All records were appended: from now on the segment is as any other."""
+        cdef uint64_t position = <uint64_t> self.number << 32
+        if self.appending:
+            self.appending = False
+            logs.release(position | (<uint64_t> DURABLE_BIT << 32 if self.log.durable else 0), 0)
+        return 0
+
+    cdef Segment segment(self):
+        """The segment that this memory has become. (To keep it would be a cycle.)"""
+        return self.log.find(self.number)
 
     cdef bint has_places(self, size_t at, size_t targets) noexcept:
         """Whether the record that is there has room for so many targets."""
@@ -176,7 +193,7 @@ cdef class StagedRecords(RecordMemory):
         message[0] = message_in(record)
         message.memory = <void *> self
         self.chosen = record if self.appending else NULL
-        return self.log.active if self.appending else None
+        return self.segment() if self.appending else None
 
     cdef int end_choice(self) except -1:
         """It was stored, or was not; in another record if this one had no room for all targets."""
@@ -187,9 +204,10 @@ cdef class StagedRecords(RecordMemory):
 
     cdef int bury(self, Record *record) except -1:
         """Append a record that no queue has."""
+        cdef Segment segment = self.segment()
         fill_places(record, 0)
         record.flags = FLAG_IN_TX
-        self.log.active.total_bytes += record.size      # it is dead from the start
+        segment.total_bytes += record.size      # it is dead from the start
         self.finish(self.log, record)
         return 0
 
@@ -222,9 +240,9 @@ cdef class StagedRecords(RecordMemory):
 
     cdef uint64_t finish(self, Log log, Record *record) noexcept:
         cdef uint8_t *at = <uint8_t *> record
-        if not log.durable or at < self.base or at >= self.base + self.end:
+        if not self.appending or at < self.base or at >= self.base + self.end:
             return log.finish(record)
-        return log.finish_known(record, record.crc)
+        return self.log.finish_known(self.segment(), record, record.crc)
 
 
 cdef StagedRecords staged_records(Log log, size_t room):

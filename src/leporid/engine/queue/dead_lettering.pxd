@@ -26,7 +26,9 @@ cdef class DeadLettering:
     cdef Logs logs
     cdef Clock clock
     cdef uint32_t count                 # letters of this turn
-    cdef public bint held               # none is made for now
+    # None is made of what leaves a queue: one message that expires in each of many queues that
+    # dead-letter to all of them becomes ever more, which nobody else could stop.
+    cdef public bint held
     cdef bint granted                   # the next one may be made, however late it is
     # (queue, seq, reason, steps that are left; None: all): to be dead-lettered in later turns
     cdef readonly object waiting

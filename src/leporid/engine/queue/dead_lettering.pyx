@@ -45,7 +45,7 @@ cdef class DeadLettering:
         cdef Slot *slot
         self.count = 0
         self.make_refused()
-        while self.waiting and not self.refused and self.has_time():
+        while self.waiting and not self.held and not self.refused and self.has_time():
             queue, seq, reason, steps = self.waiting.popleft()
             slot = queue.slot_of(seq)
             if slot == NULL or slot.state == GONE:
@@ -64,20 +64,14 @@ cdef class DeadLettering:
         return 0
 
     cdef bint has_time(self) except -1:
-        """Whether one more letter may be made now; the first of a turn may always.
-
-        None is while they are held: one message that expires in each of many queues that
-        dead-letter to all of them becomes ever more letters, which nobody else could stop.
-        """
-        if self.held:
-            return False
+        """Whether one more letter may be made now; the first of a turn may always."""
         if self.count and self.count < LETTERS_MAX and self.clock.over():
             self.count = LETTERS_MAX
         return self.count < LETTERS_MAX
 
     cdef bint has_work(self) except -1:
         """Whether a turn would make letters."""
-        return not self.held and (self.waiting or self.refused)
+        return self.refused or self.waiting and not self.held
 
     cdef bint put_off(self, Queue queue) except -1:
         """Whether too many entries are waiting, so that a queue must not drop more now; it is
@@ -89,7 +83,8 @@ cdef class DeadLettering:
 
     cdef int dead_letter(self, Queue queue, uint64_t seq, Slot *slot, str reason) except -1:
         """Publish the dead letter of a message that leaves a queue, and settle its entry."""
-        if not self.granted and (self.refused or self.unfinished() or not self.has_time()):
+        if not self.granted and (
+                self.held or self.refused or self.unfinished() or not self.has_time()):
             # This turn has made its letters: until a later one, no consumer can take the entry.
             if slot.state == READY:
                 queue.take(slot)
@@ -200,14 +195,10 @@ cdef class DeadLettering:
         return 0
 
     cdef int make_all_refused(self) except -1:
-        """Make them all, however long it takes; they are REFUSED_MAX of a message at most."""
-        held, self.held = self.held, False
-        try:
-            while self.refused:
-                self.count = 0
-                self.make_refused()
-        finally:
-            self.held = held
+        """Make them all, however long it takes."""
+        while self.refused:
+            self.count = 0
+            self.make_refused()
         return 0
 
     cdef int defer(self, Queue queue, uint64_t position, uint64_t seq) except -1:

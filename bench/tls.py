@@ -94,6 +94,7 @@ def _rate(pid: int, port: int, ca: Path | None, size: int, seconds: float) -> tu
     ours, theirs = context.Pipe()
     consumer = context.Process(target=_consume, args=(port, ca, size, seconds, theirs), daemon=True)
     consumer.start()
+    theirs.close()  # so that its end is noticed
     ours.recv()
     publisher = context.Process(target=_publish, args=(port, ca, size), daemon=True)
     publisher.start()

@@ -205,13 +205,13 @@ class Link:
             except OSError:
                 self.close()
                 return
-            rest = len(view) - count
+            # TLS takes so much at a time; the socket may have room for more.
+            full = len(view) - count if self._tls is None else self._tls.unsent or not count
             del view
             if count:
                 connection.sent(count)
             left -= count
-            unsent = self._tls is not None and self._tls.unsent
-            if rest or unsent or (left <= 0 and connection.output.pending_bytes):
+            if full or (left <= 0 and connection.output.pending_bytes):
                 self._write_later()
                 return
             if not connection.output.pending_bytes:

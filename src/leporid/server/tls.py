@@ -317,6 +317,7 @@ class TlsSocket:
         "_ended",
         "_left_of_record",
         "_received",
+        "_records",
         "_tls",
         "_to_send",
         "_waiting",
@@ -339,6 +340,8 @@ class TlsSocket:
         # last record.
         self._begun = self._waiting = b""
         self._left_of_record = 0
+        # Whole records that OpenSSL was given and may not have read, at most.
+        self._records = 0
 
     def __repr__(self) -> str:
         return f"<TlsSocket {self.plain.fileno()} {self._tls.version()}>"
@@ -368,22 +371,23 @@ class TlsSocket:
             BlockingIOError: nothing that can be read has come.
             OSError: the peer is gone, or breaks the protocol (ssl.SSLError).
         """
-        if self.has_more and (count := self._decrypted(view)):
-            return count
         if self._ended:
+            self.has_more = False
             return 0
         if not self.has_more:
             data = self._below.recv(max(len(view), RECEIVED_BYTES))
             if not data:
                 return 0
-            self._waiting += data
             self._begun = self._begun or data[:BEGINNING_BYTES]
-        self._give_records()
+            self._waiting = self._waiting + data if self._waiting else data
         try:
+            if not self._records:
+                self._give_records()
             if not self.established:
                 self._shake_hands()
             count = self._decrypted(view)
         finally:
+            self.has_more = bool(self._records) or len(self._waiting) >= RECORD_HEAD_BYTES
             # An alert; the answer of a handshake; a new key.
             self.flush()
         if not count and not self._ended:
@@ -396,26 +400,27 @@ class TlsSocket:
 
     def _give_records(self) -> None:
         """Give OpenSSL some of the records that were received; see RFC 8446 5.1 for their heads."""
-        data, at = self._waiting, 0
+        data, at, left = self._waiting, 0, self._left_of_record
         for _ in range(RECORDS_A_READ):
-            if not self._left_of_record:
+            if not left:
                 if len(data) - at < RECORD_HEAD_BYTES:
                     break
-                size = int.from_bytes(data[at + 3 : at + RECORD_HEAD_BYTES])
-                self._left_of_record = RECORD_HEAD_BYTES + size
-            part = min(self._left_of_record, len(data) - at)
+                left = RECORD_HEAD_BYTES + (data[at + 3] << 8 | data[at + 4])
+            part = min(left, len(data) - at)
             at += part
-            self._left_of_record -= part
-            if at == len(data):
+            left -= part
+            if left:
                 break
-        self._received.write(data[:at])
+            self._records += 1
+        self._left_of_record = left
+        self._received.write(memoryview(data)[:at])
         self._waiting = data[at:]
-        self.has_more = len(self._waiting) >= RECORD_HEAD_BYTES
 
     def _shake_hands(self) -> None:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
+            self._records = 0
             raise BlockingIOError from None
         except ssl.SSLError:
             if not self._begun.startswith(HANDSHAKE):
@@ -427,23 +432,25 @@ class TlsSocket:
             call()
 
     def _decrypted(self, view: memoryview) -> int:
-        """Decrypt what was received as far as there is room. A read gives one record at most."""
+        """Decrypt what was received as far as there is room. A read gives one record at most.
+
+        OpenSSL is not asked for more records than it has: its no takes as long as a record.
+        """
         count, room = 0, len(view)
-        held = len(self._waiting) >= RECORD_HEAD_BYTES
-        self.has_more = held
-        while count < room:
+        while self._records and count < room:
             try:
                 part: Any = self._tls.read(room - count, view[count:])  # a number, with a buffer
             except ssl.SSLWantReadError:
-                return count
+                self._records = 0  # the rest were of TLS itself
+                break
             if not part:
-                # close_notify: the next read says that nothing follows.
+                # close_notify: nothing follows. If this read has something, the next one says so.
                 self._ended = True
-                self._waiting = b""
-                self.has_more = count > 0
-                return count
+                self._waiting, self._records = b"", int(count > 0)
+                break
             count += part
-        self.has_more = held or bool(self._tls.pending() or self._received.pending)
+            if count < room or not self._tls.pending():
+                self._records -= 1
         return count
 
     # ------------------------------------------------------------- sending

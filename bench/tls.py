@@ -6,7 +6,8 @@
 One publisher and one consumer, each a process; transient messages, acknowledged automatically. What
 they encrypt and decrypt is theirs: of two cores, the broker has less than one. Responsible for two
 figures: the share of the plain rate that TLS leaves, and the same by the broker's processor time
-for a message, which says more where the clients are what is slow.
+for a message, which says more where the clients are what is slow; and for what each of the three
+processes takes of the processors, which says what limits the first.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NamedTuple
 
 import trustme
 
@@ -37,6 +39,14 @@ BLOCK_MESSAGES = 64
 RECEIVE_BYTES = 256 * 1024
 
 
+class Costs(NamedTuple):
+    """Seconds of a processor for one message, by who used them."""
+
+    broker: float
+    publisher: float
+    consumer: float
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -46,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     print(machine())
     rates: dict[str, list[float]] = {"plain": [], "tls": []}
-    costs: dict[str, list[float]] = {"plain": [], "tls": []}
+    costs: dict[str, list[Costs]] = {"plain": [], "tls": []}
     with tempfile.TemporaryDirectory(prefix="leporid-tls-") as name:
         folder = Path(name)
         with BrokerProcess(folder / "data", config=_config(folder)) as broker:
@@ -57,16 +67,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     rate, cost = _rate(broker.pid, port, ca, options.size, options.seconds)
                     found.append(rate)
                     costs[kind].append(cost)
+    used: dict[str, Costs] = {}
     for kind, found in rates.items():
-        cost = statistics.median(costs[kind])
+        used[kind] = Costs(*map(statistics.median, zip(*costs[kind], strict=True)))
         print(
-            f"{kind:5} {statistics.median(found):10,.0f} messages/s of {options.size} bytes, "
-            f"{1e6 * cost:.1f} us of the broker's processor time each"
+            f"{kind:5} {statistics.median(found):10,.0f} messages/s of {options.size} bytes, each "
+            f"{1e6 * used[kind].broker:.1f} us of a processor for the broker, "
+            f"{1e6 * used[kind].publisher:.1f} for the publisher, "
+            f"{1e6 * used[kind].consumer:.1f} for the consumer"
         )
     share = statistics.median(rates["tls"]) / statistics.median(rates["plain"])
     print(f"share of the rate           {share:6.0%}")
-    share = statistics.median(costs["plain"]) / statistics.median(costs["tls"])
-    print(f"share by the broker's time  {share:6.0%}")
+    print(f"share by the broker's time  {used['plain'].broker / used['tls'].broker:6.0%}")
     return 0
 
 
@@ -85,8 +97,8 @@ def _connect(port: int, ca: Path | None) -> Client:
     return Client(f"amqp://127.0.0.1:{port}/%2F", tls=context, tls_name=NAME)
 
 
-def _rate(pid: int, port: int, ca: Path | None, size: int, seconds: float) -> tuple[float, float]:
-    """Messages a second that the consumer gets, and seconds of the broker's processor for each.
+def _rate(pid: int, port: int, ca: Path | None, size: int, seconds: float) -> tuple[float, Costs]:
+    """Messages a second that the consumer gets, and what each costs.
 
     The first second is left out.
     """
@@ -99,16 +111,18 @@ def _rate(pid: int, port: int, ca: Path | None, size: int, seconds: float) -> tu
     publisher = context.Process(target=_publish, args=(port, ca, size), daemon=True)
     publisher.start()
     ours.recv()
-    began = _processor_seconds(pid)
+    pids = [pid, publisher.pid, consumer.pid]
+    began = [_processor_seconds(each) for each in pids]
     rate: float = ours.recv()
-    used = _processor_seconds(pid) - began
+    ended = [_processor_seconds(each) for each in pids]
     for process in (publisher, consumer):
         process.kill()
         process.join()
-    return rate, used / (rate * seconds)
+    spans = zip(began, ended, strict=True)
+    return rate, Costs(*((end - begin) / (rate * seconds) for begin, end in spans))
 
 
-def _processor_seconds(pid: int) -> float:
+def _processor_seconds(pid: int | None) -> float:
     times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
 
@@ -137,6 +151,7 @@ def _consume(port: int, ca: Path | None, size: int, seconds: float, pipe: Connec
     # As a delivery is written: of its octets all but some 60 are its body.
     frames = len(message("", "rate", bytes(size), persistent=False, frame_bytes_max=131072))
     pipe.send(counted / frames / seconds)
+    pipe.recv()  # its processor time is read before it ends
 
 
 if __name__ == "__main__":

@@ -41,8 +41,9 @@ RECORDS_A_READ: Final = 32
 RECORD_HEAD_BYTES: Final = 5
 # What is owed to a peer that takes nothing of it: its output, and answers to its handshakes.
 UNSENT_BYTES_MAX: Final = 256 * 1024
-# Plaintext encrypted at a time: four records. What the socket does not take of it is kept.
-SENT_BYTES: Final = 64 * 1024
+# Plaintext encrypted at a time: five records, as the output of a turn is somewhat more than 64 KiB.
+# What the socket does not take of it is kept.
+SENT_BYTES: Final = 80 * 1024
 
 
 @dataclass(frozen=True, slots=True)

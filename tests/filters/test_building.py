@@ -25,9 +25,9 @@ from leporid.filters.nodes import (
     Operator,
     Or,
     Order,
-    Place,
     Positive,
     Search,
+    SubstringOperator,
     parts_of,
 )
 from leporid.filters.tokens import tokenize
@@ -63,9 +63,9 @@ def equal(left: Node, right: Node) -> Node:
         ("a NOT IN ('x')", Not(In(A, (Literal("x"),)))),
         ("a IS NULL", IsNull(A)),
         ("a IS NOT NULL", Not(IsNull(A))),
-        ("a CONTAINS 'it''s'", Search(Place.CONTAINS, A, "it's")),
-        ("a NOT STARTSWITH 'x'", Search(Place.STARTSWITH, A, "x", negated=True)),
-        ("a endswith ''", Search(Place.ENDSWITH, A, "")),
+        ("a CONTAINS 'it''s'", Search(SubstringOperator.CONTAINS, A, "it's")),
+        ("a NOT STARTSWITH 'x'", Search(SubstringOperator.STARTSWITH, A, "x", negated=True)),
+        ("a endswith ''", Search(SubstringOperator.ENDSWITH, A, "")),
         ('"a""b" = 1', equal(Header('a"b'), ONE)),
         ("(a = 1) = TRUE", equal(equal(A, ONE), Literal(True))),
         ("-5 < a", Comparison(Order.LESS, Literal(-5), A)),

@@ -31,11 +31,11 @@ from leporid.filters.nodes import (
     Operator,
     Or,
     Order,
-    Place,
     Positive,
     Property,
     RoutingKey,
     Search,
+    SubstringOperator,
     Tag,
 )
 
@@ -121,7 +121,9 @@ def jms_conditions() -> st.SearchStrategy[Node]:
         st.builds(Between, text, text, text),
         st.builds(In, jms_names, st.lists(constants, min_size=1, max_size=4).map(tuple)),
         st.builds(Like, text, st.sampled_from(PATTERNS), escapes),
-        st.builds(Search, st.sampled_from(Place), text, texts.filter(_short), st.booleans()),
+        st.builds(
+            Search, st.sampled_from(SubstringOperator), text, texts.filter(_short), st.booleans()
+        ),
         st.builds(IsNull, number | text),
     )
     return st.recursive(
@@ -193,7 +195,9 @@ def rocketmq_conditions() -> st.SearchStrategy[Node]:
         st.builds(Comparison, st.just(Order.EQUAL), value, value).map(_equal_or_null),
         st.builds(Between, number, number, number).map(_from_low_to_high),
         st.builds(In, rocketmq_names, items),
-        st.builds(Search, st.sampled_from(Place), value, texts.filter(_short), st.booleans()),
+        st.builds(
+            Search, st.sampled_from(SubstringOperator), value, texts.filter(_short), st.booleans()
+        ),
         st.builds(IsNull, value),
     )
     return st.recursive(
@@ -208,7 +212,7 @@ def rocketmq_conditions() -> st.SearchStrategy[Node]:
             ),
             st.builds(
                 Search,
-                st.sampled_from(Place),
+                st.sampled_from(SubstringOperator),
                 inner.map(_value),
                 texts.filter(_short),
                 st.booleans(),
@@ -335,8 +339,8 @@ def _plain(node: Node) -> str:
         case Like(value, pattern, escape):
             ending = f" ESCAPE {_constant(escape)}" if escape else ""
             return f"{_in(value)} LIKE {_constant(pattern)}{ending}"
-        case Search(place, value, text, negated):
-            return f"{_in(value)} {'NOT ' * negated}{place} {_constant(text)}"
+        case Search(operator, value, text, negated):
+            return f"{_in(value)} {'NOT ' * negated}{operator} {_constant(text)}"
         case IsNull(operand):
             return f"{_in(operand)} IS NULL"
     raise AssertionError(node)

@@ -55,8 +55,8 @@ from leporid.client.opening import (
     secret_of,
 )
 from leporid.client.queue import Queue
+from leporid.client.recorded_topology import QueueRecord, RecordedTopology
 from leporid.client.settings import Settings
-from leporid.client.topology import QueueRecord, Topology
 
 log: Final[logging.Logger] = logging.getLogger("leporid.client")
 
@@ -131,7 +131,7 @@ class Connection:
         self._server: Server | None = None
         self._ready = False
         self._end: Exception | None = None
-        self._topology = Topology()
+        self._topology = RecordedTopology()
         self._channels: list[Channel] = []
         # In their order, and without those that were cancelled.
         self._waiters: dict[asyncio.Future[None], None] = {}
@@ -180,7 +180,7 @@ class Connection:
         return self._server
 
     @property
-    def topology(self) -> Topology:
+    def topology(self) -> RecordedTopology:
         """What was declared, and will be again."""
         return self._topology
 

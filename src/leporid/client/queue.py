@@ -24,7 +24,7 @@ from leporid.client.consumer import Consumer
 from leporid.client.delivery import Delivery
 from leporid.client.errors import ApiError, LocalProtocolError
 from leporid.client.message import HeaderValue
-from leporid.client.topology import QueueRecord
+from leporid.client.recorded_topology import QueueRecord
 
 if TYPE_CHECKING:
     from leporid.client.channel import Channel

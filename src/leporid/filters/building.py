@@ -31,10 +31,10 @@ from leporid.filters.nodes import (
     Operator,
     Or,
     Order,
-    Place,
     Positive,
     Search,
     Span,
+    SubstringOperator,
 )
 
 INTEGER_MAX: Final = 2**63 - 1
@@ -114,9 +114,9 @@ class Builder:
         return Not(node, span=span) if negated else node
 
     def _search(self, parts: list[Tree | Token], span: Span) -> Node:
-        negated, (value, place, text) = _without_not(parts)
+        negated, (value, operator, text) = _without_not(parts)
         node = Search(
-            Place(_word(place).type),
+            SubstringOperator(_word(operator).type),
             self._node(value),
             self._string(_word(text)),
             negated,

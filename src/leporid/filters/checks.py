@@ -32,11 +32,11 @@ from leporid.filters.nodes import (
     Node,
     Not,
     Or,
-    Place,
     Positive,
     Property,
     RoutingKey,
     Search,
+    SubstringOperator,
     Tag,
 )
 
@@ -120,7 +120,7 @@ class Rules:
     def search(self, node: Search, position: int) -> None:
         """Check what is looked for, which stands at `position`."""
         size = len(node.text.encode())
-        if node.place is Place.CONTAINS and size > PATTERN_BYTES_MAX:
+        if node.operator is SubstringOperator.CONTAINS and size > PATTERN_BYTES_MAX:
             raise self.fail(
                 f"what is looked for has {size} bytes; at most {PATTERN_BYTES_MAX}", position
             )

@@ -34,11 +34,11 @@ from leporid.filters.nodes import (
     Operator,
     Or,
     Order,
-    Place,
     Positive,
     Property,
     RoutingKey,
     Search,
+    SubstringOperator,
     Tag,
 )
 from leporid.filters.parser import parse
@@ -197,11 +197,11 @@ class _Compiler:
             self.assembler.emit(Opcode.CONSTANT, self.assembler.constant(False))
             self.assembler.emit(Opcode.AND)
             return
-        if node.place is Place.CONTAINS:
+        if node.operator is SubstringOperator.CONTAINS:
             pattern = (Wild.MANY, text, Wild.MANY) if text else (Wild.MANY,)
             self.assembler.emit(Opcode.LIKE, self.assembler.constant(pattern), node.negated)
         else:
-            opcode = Opcode[node.place.name]
+            opcode = Opcode[node.operator.name]
             self.assembler.emit(opcode, self.assembler.constant(text), node.negated)
 
 

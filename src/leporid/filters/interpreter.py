@@ -32,9 +32,9 @@ from leporid.filters.nodes import (
     Not,
     Or,
     Order,
-    Place,
     Positive,
     Search,
+    SubstringOperator,
 )
 from leporid.filters.values import (
     BadType,
@@ -204,12 +204,12 @@ class Evaluation:
                 raise BadType
         elif not isinstance(value, bytes) or not text:
             return False
-        match node.place:
-            case Place.CONTAINS:
+        match node.operator:
+            case SubstringOperator.CONTAINS:
                 found = text in value
-            case Place.STARTSWITH:
+            case SubstringOperator.STARTSWITH:
                 found = value.startswith(text)
-            case Place.ENDSWITH:
+            case SubstringOperator.ENDSWITH:
                 found = value.endswith(text)
         return found is not node.negated
 

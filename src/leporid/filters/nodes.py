@@ -37,7 +37,7 @@ class Operator(StrEnum):
     REMAINDER = "%"
 
 
-class Place(StrEnum):
+class SubstringOperator(StrEnum):
     """Where a text is looked for."""
 
     CONTAINS = "CONTAINS"
@@ -190,7 +190,7 @@ class Like(Part):
 class Search(Part):
     """A text that has another in it. What `negated` is for other values, the dialect says."""
 
-    place: Place
+    operator: SubstringOperator
     value: Node
     text: str
     negated: bool = False

@@ -28,7 +28,7 @@ api = _module("pyspark.sql.datasource")
 limits = _module("pyspark.sql.streaming.datasource")
 
 
-class Absent:
+class MissingClass:
     """Stands for a class that this PySpark does not have."""
 
     def __init__(self, value: Any = None) -> None:
@@ -38,7 +38,7 @@ class Absent:
 def _class(name: str, *instead: str) -> Any:
     """Return the first class of PySpark's that there is."""
     found = (getattr(api, each) for each in (name, *instead) if hasattr(api, each))
-    return next(found, Absent)
+    return next(found, MissingClass)
 
 
 HAS_SOURCES = api is not None

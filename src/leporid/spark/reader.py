@@ -20,7 +20,7 @@ from leporid.spark.features import DataSourceReader, InputPartition
 from leporid.spark.http import client_for
 from leporid.spark.offsets import Key, Range, batch_ranges, split
 from leporid.spark.options import Connection, Reading, Start
-from leporid.spark.records import Asked, batches
+from leporid.spark.records import ReadOptions, batches
 from leporid.spark.survey import Survey
 
 log = logging.getLogger(__name__)
@@ -40,9 +40,9 @@ class RangePartition(InputPartition):
         return f"{part.key}: [{part.start}, {part.end})"
 
 
-def asked_for(reading: Reading, schema: pa.Schema, pushed: filters.Pushed) -> Asked:
+def read_options(reading: Reading, schema: pa.Schema, pushed: filters.Pushed) -> ReadOptions:
     """Return how records are to be fetched."""
-    return Asked(
+    return ReadOptions(
         schema=schema,
         batch_rows=reading.batch_rows,
         compression=reading.compression,
@@ -52,13 +52,13 @@ def asked_for(reading: Reading, schema: pa.Schema, pushed: filters.Pushed) -> As
 
 
 def read(
-    connection: Connection, partition: InputPartition | None, asked: Asked
+    connection: Connection, partition: InputPartition | None, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Give the records of a task."""
     # Spark replaces an empty list of partitions by one partition of nothing, 4.0 by None.
     if partition is None or partition.value is None:
         return iter(())
-    return batches(client_for(connection), partition.value, asked)
+    return batches(client_for(connection), partition.value, options)
 
 
 class Reader(DataSourceReader):
@@ -100,7 +100,9 @@ class Reader(DataSourceReader):
     @sentence_alone
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Give the records of a task."""
-        return read(self.connection, partition, asked_for(self.reading, self.schema, self.pushed))
+        return read(
+            self.connection, partition, read_options(self.reading, self.schema, self.pushed)
+        )
 
 
 def takes_predicates() -> bool:

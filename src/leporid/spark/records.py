@@ -42,7 +42,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReadOptions:
     """How records are wanted, the same for all ranges of a query."""
 
     schema: pa.Schema
@@ -64,7 +64,7 @@ class Asked:
         return list(dict.fromkeys(needed))
 
 
-def batches(client: Client, part: Range, asked: Asked) -> Iterator[pa.RecordBatch]:
+def batches(client: Client, part: Range, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Give the records of a range.
 
     Raises:
@@ -76,15 +76,15 @@ def batches(client: Client, part: Range, asked: Asked) -> Iterator[pa.RecordBatc
     left = part
     while len(left):
         try:
-            with client.records(left.key.stream, _query(left, asked)) as body:
+            with client.records(left.key.stream, _query(left, options)) as body:
                 for batch in body.batches():
-                    left = _after(left, batch, asked)
+                    left = _after(left, batch, options)
                     pauses.succeeded()
-                    ready = _wanted(batch, asked)
+                    ready = _wanted(batch, options)
                     if ready.num_rows:
                         yield ready
             # The broker says that this was all; with dense offsets that can be checked.
-            if asked.counted and len(left):
+            if options.counted and len(left):
                 raise CutError(
                     f"records of {part.key}: {len(left)} of {len(part)} rows are missing "
                     f"from an answer that looked whole"
@@ -97,28 +97,28 @@ def batches(client: Client, part: Range, asked: Asked) -> Iterator[pa.RecordBatc
         except BrokerError as error:
             if error.status in BUSY and pauses.pause(error):
                 continue
-            left = _refused(error, left, asked)
+            left = _refused(error, left, options)
 
 
-def _query(part: Range, asked: Asked) -> dict[str, Any]:
+def _query(part: Range, options: ReadOptions) -> dict[str, Any]:
     return {
         "partition": part.key.partition,
         "from": part.start,
         "to": part.end,
-        "columns": ",".join(asked.columns()),
-        "compression": asked.compression,
-        "batch_rows": asked.batch_rows,
+        "columns": ",".join(options.columns()),
+        "compression": options.compression,
+        "batch_rows": options.batch_rows,
         "incarnation": part.incarnation,
-        "skip_lost": None if asked.fail_on_loss else "true",
-        **asked.filter.parameters,
+        "skip_lost": None if options.fail_on_loss else "true",
+        **options.filter.parameters,
     }
 
 
-def _after(left: Range, batch: pa.RecordBatch, asked: Asked) -> Range:
+def _after(left: Range, batch: pa.RecordBatch, options: ReadOptions) -> Range:
     """Return what is left of a range after a batch."""
     if not batch.num_rows:
         return left
-    if asked.counted:
+    if options.counted:
         start = left.start + batch.num_rows
     else:
         start = batch.column("offset")[-1].as_py() + 1
@@ -127,26 +127,26 @@ def _after(left: Range, batch: pa.RecordBatch, asked: Asked) -> Range:
     return replace(left, start=start)
 
 
-def _wanted(batch: pa.RecordBatch, asked: Asked) -> pa.RecordBatch:
-    if asked.filter.expression is not None:
-        batch = batch.filter(asked.filter.expression)
-    return project(batch, asked.schema)
+def _wanted(batch: pa.RecordBatch, options: ReadOptions) -> pa.RecordBatch:
+    if options.filter.expression is not None:
+        batch = batch.filter(options.filter.expression)
+    return project(batch, options.schema)
 
 
-def _refused(error: BrokerError, left: Range, asked: Asked) -> Range:
+def _refused(error: BrokerError, left: Range, options: ReadOptions) -> Range:
     """Decide what a refusal means: what is left to read, or an error."""
     if error.word == "gone":
         first = int(str(error.facts.get("first", left.end)))
         gone = lost(left.key, left.start, min(first, left.end))
-        if asked.fail_on_loss:
+        if options.fail_on_loss:
             raise DataLossError(advice(gone)) from error
         log.warning("%s; going on, as failOnDataLoss = false", gone)
         return replace(left, start=min(max(first, left.start), left.end))
-    if error.word == "lost" and asked.fail_on_loss:
+    if error.word == "lost" and options.fail_on_loss:
         raise DataLossError(advice(f"records of {left.key} are damaged: {error}")) from error
     if error.word == "incarnation" or error.status == 404:
         gone = f"{left.key} is not {left.incarnation} any more: it was deleted or made again"
-        if asked.fail_on_loss:
+        if options.fail_on_loss:
             raise DataLossError(advice(gone)) from error
         log.warning("%s; going on without it, as failOnDataLoss = false", gone)
         return replace(left, start=left.end)

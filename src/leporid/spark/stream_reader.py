@@ -34,7 +34,7 @@ from leporid.spark.features import (
 from leporid.spark.http import client_for
 from leporid.spark.offsets import BatchLimits, Key, Offsets, Part
 from leporid.spark.options import Connection, Reading, Start
-from leporid.spark.reader import RangePartition, asked_for, read
+from leporid.spark.reader import RangePartition, read, read_options
 from leporid.spark.survey import Survey
 
 log = logging.getLogger(__name__)
@@ -191,7 +191,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Give the records of a task."""
-        return read(self.connection, partition, asked_for(self.reading, self.schema, self.pushed))
+        return read(
+            self.connection, partition, read_options(self.reading, self.schema, self.pushed)
+        )
 
     # ------------------------------------------------------------ afterwards
 

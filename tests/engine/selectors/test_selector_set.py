@@ -31,10 +31,10 @@ from leporid.filters.nodes import (
     Not,
     Or,
     Order,
-    Place,
     Property,
     RoutingKey,
     Search,
+    SubstringOperator,
     Tag,
 )
 
@@ -80,7 +80,11 @@ def _chains(names: st.SearchStrategy[Node], items: st.SearchStrategy[Literal]):
         st.builds(In, names, st.lists(items, min_size=1, max_size=3).map(tuple)),
         st.builds(Like, names, st.sampled_from(PATTERNS), st.none()),
         st.builds(
-            Search, st.just(Place.STARTSWITH), names, st.sampled_from(TEXTS[:8]), st.booleans()
+            Search,
+            st.just(SubstringOperator.STARTSWITH),
+            names,
+            st.sampled_from(TEXTS[:8]),
+            st.booleans(),
         ),
     )
     return st.recursive(

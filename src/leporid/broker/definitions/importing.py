@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from leporid.amqp.errors import BeingDeleted, Fault
-from leporid.broker.definitions import access, policies, topology
+from leporid.broker.definitions import access, planned_topology, policies
 from leporid.broker.definitions.document import NOUNS, Document
 from leporid.broker.definitions.members import WrongDefinition
 from leporid.broker.definitions.plan import DefinitionsRefused, Plan
@@ -36,9 +36,9 @@ PLANNERS: Final[Mapping[str, Planner]] = {
     "parameters": policies.plan_parameter,
     "global_parameters": policies.plan_global_parameter,
     "policies": policies.plan_policy,
-    "exchanges": topology.plan_exchange,
-    "queues": topology.plan_queue,
-    "bindings": topology.plan_binding,
+    "exchanges": planned_topology.plan_exchange,
+    "queues": planned_topology.plan_queue,
+    "bindings": planned_topology.plan_binding,
 }
 OF_VHOST: Final = ("parameters", "policies", "exchanges", "queues", "bindings")
 """What belongs to a virtual host; of others, a document that is imported into one has no effect."""

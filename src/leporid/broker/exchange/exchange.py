@@ -2,7 +2,7 @@
 
 Responsible for what an exchange is made of, for which others messages can come from and go to, and
 for knowing whether routes of it may be kept. Must not know names of what is not linked to it, nor
-where a message goes; `broker.topology` does.
+where a message goes; `broker.exchange.topology` does.
 
 The words used below: an exchange is *above* another if messages can come from it, through a
 binding or because the other is its alternate exchange. It is a *cached way* to the other if a

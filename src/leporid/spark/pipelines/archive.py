@@ -342,7 +342,7 @@ class Archive:
             log.info("the schema of %s has new fields: %s", self.plan.place, self._schema)
         job = tasks.Job(
             self.origin.connection,
-            self.origin.asked(),
+            self.origin.read_options(),
             self.store.folder,
             self.bad.folder,
             self.store.layout.partition_by,

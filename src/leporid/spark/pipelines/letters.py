@@ -43,7 +43,7 @@ from leporid.filters.nodes import (
 from leporid.filters.parser import parse
 from leporid.spark.offsets import Key, Offsets, Range
 from leporid.spark.pipelines.origin import Origin
-from leporid.spark.records import Asked, batches
+from leporid.spark.records import ReadOptions, batches
 from leporid.spark.schema import COLUMNS
 
 # More take longer than Spark's start, or more memory than a command should.
@@ -75,12 +75,12 @@ def are_few(origin: Origin) -> bool:
 
 def read(origin: Origin, start: Offsets | None = None, end: Offsets | None = None) -> pa.Table:
     """Return the letters between two positions, or all, with the columns of a stream."""
-    asked = Asked(COLUMNS, fail_on_loss=origin.fail_on_loss)
+    options = ReadOptions(COLUMNS, fail_on_loss=origin.fail_on_loss)
     found: list[pa.RecordBatch] = []
     for key, part in sorted(origin.parts().items()):
         begin = start[key].offset if start and key in start else part.first
         until = end[key].offset if end and key in end else part.end
-        found += batches(origin.client, Range(key, begin, until, part.incarnation), asked)
+        found += batches(origin.client, Range(key, begin, until, part.incarnation), options)
     return pa.Table.from_batches(found, COLUMNS)
 
 

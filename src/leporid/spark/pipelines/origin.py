@@ -20,7 +20,7 @@ from leporid.spark.errors import BrokerError, OptionError
 from leporid.spark.http import Client, client_for
 from leporid.spark.offsets import Key, Offsets, Part, Position, Range, reconcile
 from leporid.spark.pushdown import for_options
-from leporid.spark.records import Asked, batches
+from leporid.spark.records import ReadOptions, batches
 from leporid.spark.schema import COLUMNS, nearest
 from leporid.spark.survey import beyond, parts_of
 
@@ -128,10 +128,10 @@ class Origin:
         for key, at in sorted(position.items()):
             self.client.store_reader_position(key, at.incarnation, reader, at.offset)
 
-    def asked(self, columns: pa.Schema = COLUMNS) -> Asked:
+    def read_options(self, columns: pa.Schema = COLUMNS) -> ReadOptions:
         """Return how records are to be fetched without Spark's data source."""
         reading = self._reading()
-        return Asked(
+        return ReadOptions(
             columns,
             reading.batch_rows,
             reading.compression,
@@ -141,11 +141,11 @@ class Origin:
 
     def bodies(self, start: Offsets, end: Offsets, count: int) -> Iterator[bytes | None]:
         """Give the first bodies of each partition between two positions, without Spark."""
-        asked = self.asked(pa.schema([COLUMNS.field("body")]))
+        options = self.read_options(pa.schema([COLUMNS.field("body")]))
         for key, at in sorted(end.items()):
             first = start[key].offset if key in start else at.since
             part = Range(key, first, min(at.offset, first + count), at.incarnation)
-            for batch in batches(self.client, part, asked):
+            for batch in batches(self.client, part, options):
                 yield from batch.column("body").to_pylist()
 
     def records(

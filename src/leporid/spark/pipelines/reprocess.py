@@ -70,7 +70,7 @@ NO_SCHEMA = "was made without a schema: nothing was decoded, and nothing put asi
 
 
 @dataclass(frozen=True)
-class Note:
+class PendingReplacement:
     """What has to become of the table of bad records.
 
     Attributes:
@@ -84,7 +84,7 @@ class Note:
     good: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, text: str) -> Note | None:
+    def of(cls, text: str) -> PendingReplacement | None:
         """Read a commit's note; None if it has none."""
         if not text:
             return None
@@ -103,14 +103,14 @@ def settle(store: Store, bad: Store) -> str:
     Return the note, which is settled now; empty if no step of this module has committed yet.
     """
     text = store.note()
-    note = Note.of(text)
+    pending = PendingReplacement.of(text)
     # A note that was shortened is settled, as is one without files.
-    if note is not None and note.gone and carry_out(note, text, store, bad):
+    if pending is not None and pending.gone and carry_out(pending, text, store, bad):
         log.info("%s: finished what an earlier run had begun", bad.root)
     return text
 
 
-def carry_out(note: Note, text: str, store: Store, bad: Store) -> bool:
+def carry_out(pending: PendingReplacement, text: str, store: Store, bad: Store) -> bool:
     """Replace what a note says in the table of bad records; return whether that was to be done.
 
     Raises:
@@ -121,11 +121,11 @@ def carry_out(note: Note, text: str, store: Store, bad: Store) -> bool:
             return False
         names = set(map(name_of, bad.state()[0]))
         try:
-            if names.issuperset(note.gone):
-                bad.replace(note.gone, note.files, shortened(text))
-            elif note.good:
+            if names.issuperset(pending.gone):
+                bad.replace(pending.gone, pending.files, shortened(text))
+            elif pending.good:
                 # Somebody has merged the files: what is decoded is found by its offsets.
-                bad.replace(*_without(moved(store, note), bad), shortened(text))
+                bad.replace(*_without(moved(store, pending), bad), shortened(text))
             else:
                 # Carried out by a version that left no note with the table.
                 return False
@@ -137,9 +137,9 @@ def carry_out(note: Note, text: str, store: Store, bad: Store) -> bool:
     return False
 
 
-def moved(store: Store, note: Note) -> dict[int, list[int]]:
+def moved(store: Store, pending: PendingReplacement) -> dict[int, list[int]]:
     """Return the offsets that a note's step has decoded, by partition."""
-    return offsets_in(str(store.folder / name) for name in note.good)
+    return offsets_in(str(store.folder / name) for name in pending.good)
 
 
 def _without(offsets: Mapping[int, list[int]], bad: Store) -> tuple[list[str], list[DataFile]]:
@@ -158,12 +158,12 @@ def _without(offsets: Mapping[int, list[int]], bad: Store) -> tuple[list[str], l
 
 def paths_of(store: Store, bad: Store, paths: Sequence[str]) -> list[str]:
     """Return a bad table's files as they are when the archive's note is carried out."""
-    note = Note.of(store.note())
+    pending = PendingReplacement.of(store.note())
     names = set(map(name_of, paths))
-    if note is None or not names.intersection(note.gone):
+    if pending is None or not names.intersection(pending.gone):
         return list(paths)
-    kept = [path for path in paths if name_of(path) not in note.gone]
-    return [*kept, *(str(bad.folder / file.name) for file in note.files if file.rows)]
+    kept = [path for path in paths if name_of(path) not in pending.gone]
+    return [*kept, *(str(bad.folder / file.name) for file in pending.files if file.rows)]
 
 
 def name_of(path: str) -> str:
@@ -264,9 +264,9 @@ class Reprocess:
         if decoded:
             self._keep(store, body)
             names = [file.name for file in good if file.rows]
-            note = Note([name_of(path) for path in chosen], rest, names)
-            store.add(good, before, note.text())
-            carry_out(note, note.text(), store, bad)
+            pending = PendingReplacement([name_of(path) for path in chosen], rest, names)
+            store.add(good, before, pending.text())
+            carry_out(pending, pending.text(), store, bad)
             self._seen.update(file.name for file in rest)
         else:
             self._seen.update(map(name_of, chosen))

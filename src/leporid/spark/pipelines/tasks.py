@@ -28,7 +28,7 @@ from leporid.spark.pipelines.bodies.decoder import Body, Decoder
 from leporid.spark.pipelines.decoding import REASON, arrow_columns, decode
 from leporid.spark.pipelines.files import DATE, DataFile, FileWriter, Partitions, in_utc
 from leporid.spark.pipelines.places import Place
-from leporid.spark.records import Asked, batches
+from leporid.spark.records import ReadOptions, batches
 from leporid.spark.schema import COLUMNS, ddl
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Job:
 
     Attributes:
         connection: to the broker.
-        asked: how the records are wanted: all columns.
+        options: how the records are wanted: all columns.
         good: the folder; all executors see it.
         bad: the folder for rows that do not fit the schema, whose files have the reason; by day.
         by: what the good rows are partitioned by.
@@ -62,7 +62,7 @@ class Job:
     """
 
     connection: Connection
-    asked: Asked
+    options: ReadOptions
     good: Place
     bad: Place
     by: Sequence[str] = (DATE,)
@@ -146,7 +146,7 @@ def _first(job: Job, parts: Sequence[Range]) -> Task:
         columns = json_batches.struct_of(job.schema) if job.by_spark else None
         decoder = Decoder(job.body) if job.schema and not job.by_spark else None
         for part in (parts[row] for batch in numbers for row in batch.column(0).to_pylist()):
-            for batch in map(job.wanted, batches(client_for(job.connection), part, job.asked)):
+            for batch in map(job.wanted, batches(client_for(job.connection), part, job.options)):
                 if not job.schema:
                     files.add(batch)
                     continue

@@ -12,7 +12,7 @@ import fastavro
 
 from leporid.spark.errors import OptionError
 from leporid.spark.pipelines.bodies import avro
-from leporid.spark.pipelines.bodies.avro import Avro, columns_of
+from leporid.spark.pipelines.bodies.avro import AvroDecoder, columns_of
 from leporid.spark.pipelines.bodies.columns import arrow_of
 from leporid.spark.pipelines.bodies.schemas import AVRO, Schema
 
@@ -33,7 +33,7 @@ def body(written, value):
 
 
 def decoded(writer, reader, *bodies):
-    found, bad = Avro(writer, reader, arrow_of(columns_of(reader))).decode(bodies)
+    found, bad = AvroDecoder(writer, reader, arrow_of(columns_of(reader))).decode(bodies)
     return found.to_pylist(), bad
 
 
@@ -65,7 +65,7 @@ def test_the_objects_of_few_bodies_are_in_memory_at_once(monkeypatch):
     written = schema(field("a", {"type": "array", "items": item}))
     large = body(written, {"a": [{"x": []}] * 6_000})
     bodies = [large, b"cut", *[large] * 20]
-    decoder = Avro(written, None, arrow_of(columns_of(written)))
+    decoder = AvroDecoder(written, None, arrow_of(columns_of(written)))
     tracemalloc.start()
     try:
         found, bad = decoder.decode(bodies)

@@ -5,7 +5,7 @@ import pytest
 
 from leporid.spark.errors import OptionError
 from leporid.spark.pipelines.bodies.columns import struct_of
-from leporid.spark.pipelines.bodies.json_values import Json, columns_of
+from leporid.spark.pipelines.bodies.json_values import JsonDecoder, columns_of
 from leporid.spark.pipelines.bodies.schemas import JSON, Schema
 from leporid.spark.pipelines.decoding import decode
 
@@ -15,7 +15,7 @@ def schema(value, references=()):
 
 
 def decoded(columns, *bodies, checked=None):
-    found, bad = Json(struct_of(columns), checked).decode(bodies)
+    found, bad = JsonDecoder(struct_of(columns), checked).decode(bodies)
     return found.to_pylist(), bad
 
 

@@ -5,21 +5,21 @@ import pytest
 
 from leporid.spark.errors import OptionError
 from leporid.spark.pipelines.bodies.columns import struct_of
-from leporid.spark.pipelines.bodies.plain_text import TEXT, Csv, Text
+from leporid.spark.pipelines.bodies.plain_text import TEXT, CsvDecoder, TextDecoder
 
 
 def test_text_is_a_column():
-    found, bad = Text(struct_of(TEXT)).decode(["ä".encode(), b"\xff", b""])
+    found, bad = TextDecoder(struct_of(TEXT)).decode(["ä".encode(), b"\xff", b""])
     assert (found.to_pylist(), bad) == (
         [{"text": "ä"}, None, {"text": ""}],
         {1: "not text in UTF-8"},
     )
     with pytest.raises(OptionError, match="have the column"):
-        Text(struct_of("a string"))
+        TextDecoder(struct_of("a string"))
 
 
 def decoded(columns, *bodies, delimiter=","):
-    found, bad = Csv(struct_of(columns), delimiter).decode(bodies)
+    found, bad = CsvDecoder(struct_of(columns), delimiter).decode(bodies)
     return found.to_pylist(), bad
 
 
@@ -66,6 +66,6 @@ def test_a_record_ends_where_csv_says_and_a_field_may_be_long():
 def test_another_character_divides_and_what_csv_cannot_have_is_refused():
     assert decoded("a int, b int", b"1;2", delimiter=";") == ([{"a": 1, "b": 2}], {})
     with pytest.raises(OptionError, match="cannot divide"):
-        Csv(struct_of("a int"), "--")
+        CsvDecoder(struct_of("a int"), "--")
     with pytest.raises(OptionError, match="CSV has no list"):
-        Csv(struct_of("a array<int>"))
+        CsvDecoder(struct_of("a array<int>"))

@@ -13,7 +13,7 @@ from leporid.spark.errors import OptionError
 from leporid.spark.pipelines.bodies import protobuf
 from leporid.spark.pipelines.bodies.columns import arrow_of
 from leporid.spark.pipelines.bodies.protobuf import (
-    Protobuf,
+    ProtobufDecoder,
     columns_of,
     message_of,
     path_and_rest,
@@ -30,7 +30,7 @@ V1 = d.schema(
 
 def decoded(reader, *bodies, columns=None, path=(0,)):
     message = message_of(reader, path)
-    found, bad = Protobuf(message, columns or arrow_of(columns_of(message))).decode(bodies)
+    found, bad = ProtobufDecoder(message, columns or arrow_of(columns_of(message))).decode(bodies)
     return found.to_pylist(), bad
 
 

@@ -16,8 +16,8 @@
     values        how RabbitMQ compares and prints table values
 
 A router answers for the bindings of one exchange. Must not know how exchanges hang together
-(`broker.topology`) or who may declare them (`broker.vhost`). Invariant: a type is added by one
-module and one line here.
+(`broker.exchange.topology`) or who may declare them (`broker.vhost`). Invariant: a type is added by
+one module and one line here.
 """
 
 from collections.abc import Callable, Mapping

@@ -181,7 +181,7 @@ class _Walk:
         return self._is_empty(plain["type"], within)
 
 
-class Avro:
+class AvroDecoder:
     """Decodes bodies that one schema was used to write."""
 
     def __init__(self, writer: Schema, reader: Schema | None, columns: pa.StructType) -> None:

@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 
 from leporid.spark.errors import OptionError
 from leporid.spark.pipelines.bodies.columns import said, struct_of
-from leporid.spark.pipelines.bodies.json_values import EMPTY, Json
-from leporid.spark.pipelines.bodies.plain_text import Csv, Text
+from leporid.spark.pipelines.bodies.json_values import EMPTY, JsonDecoder
+from leporid.spark.pipelines.bodies.plain_text import CsvDecoder, TextDecoder
 from leporid.spark.pipelines.bodies.schemas import (
     AVRO,
     JSON,
@@ -90,8 +90,8 @@ class Body:
     reader: Schema | None = field(default=None, repr=False)
 
 
-class Decodes(Protocol):
-    """What decodes bodies of one schema."""
+class SchemaDecoder(Protocol):
+    """Decodes bodies of one schema."""
 
     def decode(self, bodies: list[bytes]) -> tuple[pa.Array, dict[int, str]]:
         """Return the columns of bodies, and which are bad, with the reason."""
@@ -110,7 +110,7 @@ class Decoder:
         self._schemas = schemas
         if schemas is None and body.schemas:
             self._schemas = opened(body.schemas)
-        self._kept: dict[Any, Decodes] = {}
+        self._kept: dict[Any, SchemaDecoder] = {}
         # Of Protobuf, the name of the message that a schema and a path mean, or why there is none.
         self._messages: dict[Any, tuple[str, str]] = {}
 
@@ -207,26 +207,26 @@ class Decoder:
             raise MissingSchemaError(f"there is no schema for bodies in {format_}")
         return reader
 
-    def _keep(self, key: Any, decoder: Decodes) -> None:
+    def _keep(self, key: Any, decoder: SchemaDecoder) -> None:
         if len(self._kept) >= DECODERS_MAX:
             self._kept.clear()
         self._kept[key] = decoder
 
-    def _made(self, format_: str, schema: Schema | None) -> Decodes:
+    def _made(self, format_: str, schema: Schema | None) -> SchemaDecoder:
         """Make a decoder."""
         if format_ == "avro":
-            from leporid.spark.pipelines.bodies.avro import Avro
+            from leporid.spark.pipelines.bodies.avro import AvroDecoder
 
             assert schema is not None
             reader = self._body.reader
             same = reader is not None and reader.kind == AVRO
-            return Avro(schema, reader if same else None, self.columns)
+            return AvroDecoder(schema, reader if same else None, self.columns)
         if format_ == "csv":
-            return Csv(self.columns, self._body.delimiter or ",")
+            return CsvDecoder(self.columns, self._body.delimiter or ",")
         if format_ == "text":
-            return Text(self.columns)
+            return TextDecoder(self.columns)
         if format_ in {"json", "json-schema"}:
-            return Json(self.columns, schema)
+            return JsonDecoder(self.columns, schema)
         raise MissingSchemaError(f"no decoder is known for {format_ or 'a missing content type'}")
 
     def _protobuf(
@@ -238,7 +238,7 @@ class Decoder:
         key = ("protobuf", self._body.reader or schema)
         if key not in self._kept:
             message = protobuf.message_of(key[1], name=self._body.message)
-            self._keep(key, protobuf.Protobuf(message, self.columns))
+            self._keep(key, protobuf.ProtobufDecoder(message, self.columns))
         decoder: Any = self._kept[key]
         wanted = decoder.message.full_name
         bad: dict[int, str] = {}
@@ -395,7 +395,7 @@ def check_columns(body: Body) -> None:
     """
     columns = struct_of(body.columns)
     if body.format == "csv":
-        Csv(columns, body.delimiter or ",")
+        CsvDecoder(columns, body.delimiter or ",")
 
 
 def check_libraries(format_: str, any_of_them: bool) -> None:

@@ -42,7 +42,7 @@ DEPTH_MAX = 50
 ROUNDED = decimal.Context(prec=80)
 
 
-class Json:
+class JsonDecoder:
     """Decodes bodies that are JSON objects, and checks them if there is a schema."""
 
     def __init__(self, columns: pa.StructType, schema: Schema | None = None) -> None:

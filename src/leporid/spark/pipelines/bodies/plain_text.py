@@ -25,7 +25,7 @@ FIELD_CHARACTERS_MAX = 2**30
 NOT_TEXT = "not text in UTF-8"
 
 
-class Text:
+class TextDecoder:
     """Decodes bodies as text in UTF-8."""
 
     def __init__(self, columns: pa.StructType) -> None:
@@ -45,7 +45,7 @@ class Text:
         return pa.StructArray.from_arrays(arrays, fields=list(self._columns), mask=mask), bad
 
 
-class Csv:
+class CsvDecoder:
     """Decodes bodies as records of CSV."""
 
     def __init__(self, columns: pa.StructType, delimiter: str = ",") -> None:

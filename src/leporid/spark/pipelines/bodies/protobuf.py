@@ -175,7 +175,7 @@ def is_map(field: FieldDescriptor) -> bool:
     return kind is not None and bool(kind.GetOptions().map_entry) and field.is_repeated
 
 
-class Protobuf:
+class ProtobufDecoder:
     """Decodes bodies of one message."""
 
     def __init__(self, message: Descriptor, columns: pa.StructType) -> None:

@@ -1,7 +1,7 @@
 """What was declared, in the order in which it is declared again."""
 
 from leporid.amqp.methods import ExchangeBind, ExchangeDeclare, QueueBind, QueueDeclare
-from leporid.client.topology import Topology
+from leporid.client.recorded_topology import RecordedTopology
 
 
 def bound(topology, queue, source, key="k", **arguments):
@@ -11,17 +11,17 @@ def bound(topology, queue, source, key="k", **arguments):
 
 
 def test_declarations_are_kept_in_their_order_and_once():
-    topology = Topology()
+    topology = RecordedTopology()
     for name in ("b", "a", "b"):
         topology.add_exchange(ExchangeDeclare(name))
         topology.add_queue(QueueDeclare(name), name)
     assert [each.exchange for each in topology.exchanges()] == ["b", "a"]
     assert [each.name for each in topology.queues()] == ["b", "a"]
-    assert repr(topology) == "<Topology of 2 exchanges, 2 queues, 0 bindings>"
+    assert repr(topology) == "<RecordedTopology of 2 exchanges, 2 queues, 0 bindings>"
 
 
 def test_bindings_follow_a_queue_whose_name_the_broker_made():
-    topology = Topology()
+    topology = RecordedTopology()
     record = topology.add_queue(QueueDeclare(""), "amq.gen-1")
     bound(topology, "amq.gen-1", "x")
     topology.rename(record, "amq.gen-2")
@@ -33,7 +33,7 @@ def test_bindings_follow_a_queue_whose_name_the_broker_made():
 
 
 def test_bindings_are_told_apart_by_all_they_say():
-    topology = Topology()
+    topology = RecordedTopology()
     topology.add_queue(QueueDeclare("q"), "q")
     bound(topology, "q", "x", a=1, b=2)
     bound(topology, "q", "x", b=2, a=1)
@@ -45,7 +45,7 @@ def test_bindings_are_told_apart_by_all_they_say():
 
 
 def test_what_is_deleted_takes_its_bindings_with_it():
-    topology = Topology()
+    topology = RecordedTopology()
     for name in ("x", "y"):
         topology.add_exchange(ExchangeDeclare(name))
         topology.add_queue(QueueDeclare(name), name)

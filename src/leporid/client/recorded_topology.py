@@ -60,7 +60,7 @@ class Binding:
         return QueueBind(name, self.source, self.key, False, self.arguments)
 
 
-class Topology:
+class RecordedTopology:
     """What was declared on a connection."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Topology:
 
     def __repr__(self) -> str:
         return (
-            f"<Topology of {len(self._exchanges)} exchanges, {len(self._queues)} queues, "
+            f"<RecordedTopology of {len(self._exchanges)} exchanges, {len(self._queues)} queues, "
             f"{len(self._bindings)} bindings>"
         )
 

@@ -223,6 +223,23 @@ async def test_who_may_change(client: httpx.AsyncClient):
     assert (await client.get(ROOT, auth=("administrator", "wrong"))).status_code == 401
 
 
+async def test_who_loses_the_virtual_host_meanwhile_changes_nothing(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    world.broker.users.permit("policymaker", "other", EVERYTHING)
+    lost = "other"
+
+    async def slow_body(*_: object) -> bytes:
+        world.broker.users.forbid("policymaker", lost)
+        return b'{"pattern": "x", "definition": {"max-length": 1}}'
+
+    monkeypatch.setattr("leporid.management.policies.raw_body_of", slow_body)
+    auth = ("policymaker", "secret")
+    assert (await client.put("/api/policies/%2F/p", auth=auth)).status_code == 201
+    lost = "/"
+    assert (await client.put("/api/policies/%2F/q", auth=auth)).status_code == 401
+
+
 async def test_an_answer_waits_for_the_disk(world: World, client: httpx.AsyncClient):
     world.syncing = False
     setting = asyncio.ensure_future(put(client, f"{ROOT}/%2F/p"))

@@ -206,6 +206,49 @@ async def test_who_is_deleted_while_the_body_comes_changes_nothing(
     assert world.broker.access.user("backdoor") is None
 
 
+@pytest.mark.parametrize("change", ["gains", "loses"])
+async def test_an_administrator_whose_permissions_change_meanwhile_acts(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, change: str
+):
+    """Terraform makes a virtual host, whose creator gets its permissions, and a user at once."""
+    world.broker.users.put("ann", salted_sha256("secret", b"salt"), frozenset({"administrator"}))
+    world.broker.users.permit("ann", "/", EVERYTHING)
+    world.broker.add_vhost("new")
+
+    async def slow_body(*_: object) -> bytes:
+        if change == "gains":
+            world.broker.users.permit("ann", "new", EVERYTHING)
+        else:
+            world.broker.users.forbid("ann", "/")
+        return b'{"tags": "", "password": "x"}'
+
+    monkeypatch.setattr("leporid.management.users.raw_body_of", slow_body)
+    answer = await client.put("/api/users/bob", auth=("ann", "secret"))
+    assert answer.status_code == 201, answer.text
+    assert world.broker.access.user("bob") is not None
+
+
+@pytest.mark.parametrize("change", ["tags", "password"])
+async def test_whose_tags_or_password_change_meanwhile_changes_nothing(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, change: str
+):
+    secret = salted_sha256("secret", b"salt")
+    world.broker.users.put("ann", secret, frozenset({"administrator"}))
+
+    async def slow_body(*_: object) -> bytes:
+        if change == "tags":
+            world.broker.users.put("ann", secret, frozenset({"management"}))
+        else:
+            world.broker.users.put(
+                "ann", salted_sha256("other", b"salt"), frozenset({"administrator"})
+            )
+        return b'{"tags": "", "password": "x"}'
+
+    monkeypatch.setattr("leporid.management.users.raw_body_of", slow_body)
+    assert (await client.put("/api/users/bob", auth=("ann", "secret"))).status_code == 401
+    assert world.broker.access.user("bob") is None
+
+
 async def test_pages_order_and_columns(client: httpx.AsyncClient):
     found = (await client.get("/api/users?page=1&page_size=2&columns=name")).json()
     assert found["items"] == [{"name": "guest"}, {"name": "reader"}]

@@ -43,6 +43,7 @@ from leporid.management.refusals import Refusal
 from leporid.management.streams import check_partition
 
 if TYPE_CHECKING:
+    from leporid.broker.access.access import User
     from leporid.engine.log.window import Window
     from leporid.filters.nodes import Node
     from leporid.management.message_pages import Copied, Counts
@@ -124,7 +125,7 @@ class FilterTestRoutes:
         tested, wanted = _tested_in(given), _wanted(given)
         check_filters(given, found.user, found.vhost, found.state.name)
         queue, name = found.engine, found.user.name
-        page = _Page(around, found.user, wanted)
+        page = _Page(around, found.user, found.vhost.name, wanted)
         try:
             async with holding(around.admission.shares.tables, name):
                 first = await self._newest(name, queue, wanted.limit)
@@ -152,7 +153,7 @@ class FilterTestRoutes:
         tested, wanted = _tested_in(given), _wanted(given)
         check_filters(given, found.user, found.vhost, found.name)
         reading = StreamPass(found, stream, max(stream.first, stream.end - wanted.limit), None)
-        page = _Page(around, found.user, wanted)
+        page = _Page(around, found.user, found.vhost.name, wanted)
         try:
             async with holding(around.admission.shares.tables, found.user.name):
                 while reading.at < reading.end and not page.is_full:
@@ -179,8 +180,8 @@ class FilterTestRoutes:
 class _Page(MessagePage):
     """A page of all messages, which knows those that match."""
 
-    def __init__(self, around: Surroundings, user: Any, wanted: Wanted) -> None:
-        super().__init__(around, user, replace(wanted, filters={}))
+    def __init__(self, around: Surroundings, user: User, vhost: str, wanted: Wanted) -> None:
+        super().__init__(around, user, vhost, replace(wanted, filters={}))
         self._filters = wanted.filters
         self._matching: set[int] = set()
 
@@ -194,7 +195,7 @@ class _Page(MessagePage):
 
     def tested(self, tested: Tested) -> Response:
         """Return what the filter makes of the messages, the newest first."""
-        self.around.check_unchanged(self.user)
+        self.around.check_unchanged(self.user, self.vhost)
         matched = sum(each[0] in self._matching for each in self.found)
         value = {
             "looked_at": len(self.found),

@@ -82,6 +82,7 @@ class MessagePage:
     Args:
         around: the broker.
         user: whose it is.
+        vhost: where the messages are.
         wanted: what it is to have.
 
     Attributes:
@@ -90,9 +91,10 @@ class MessagePage:
         room: what the messages take of `http_body_bytes`.
     """
 
-    def __init__(self, around: Surroundings, user: User, wanted: Wanted) -> None:
+    def __init__(self, around: Surroundings, user: User, vhost: str, wanted: Wanted) -> None:
         self.around = around
         self.user = user
+        self.vhost = vhost
         self.wanted = wanted
         self._left = BODY_BYTES_MAX
         self._until = around.monotonic() + LOOK_SECONDS
@@ -158,7 +160,7 @@ class MessagePage:
             rest: where to go on if all that was looked at is shown; None: nowhere.
             facts: what else it says.
         """
-        self.around.check_unchanged(self.user)
+        self.around.check_unchanged(self.user, self.vhost)
         value = {
             "messages": (shown_message(each, as_text=self.wanted.as_text) for each in self.found),
             "next": rest if self.next is None else self.next,
@@ -192,7 +194,7 @@ class MessagePageRoutes:
                 raise Refusal(404, "not-found", f"{found.state.title} was deleted")
             return browse.window(page.rows, BATCH_BYTES)
 
-        page = MessagePage(around, user, wanted)
+        page = MessagePage(around, user, found.vhost.name, wanted)
         try:
             async with holding(around.admission.shares.tables, user.name):
                 while not browse.done and not page.is_full:
@@ -212,7 +214,7 @@ class MessagePageRoutes:
         wanted = _wanted(given)
         check_filters(given, found.user, found.vhost, found.name)
         reading = StreamPass(found, stream, _first_in(given, stream), wanted.filters.get("choice"))
-        page = MessagePage(around, found.user, wanted)
+        page = MessagePage(around, found.user, found.vhost.name, wanted)
         try:
             async with holding(around.admission.shares.tables, found.user.name):
                 while reading.at < reading.end and not page.is_full:

@@ -175,7 +175,7 @@ class MoveRoutes:
         check_filters(given, found.user, found.vhost, found.state.name)
         body = await body_of(around.admission, request, found.user, ("to",))
         to = _destination(body.get("to"))
-        around.check_unchanged(found.user)
+        around.check_unchanged(found.user, found.vhost.name)
         if found.engine.retired:
             raise Refusal(404, "not-found", f"no {found.state.title}")
         if found.engine.paused and not dry_run:

@@ -93,7 +93,7 @@ class PolicyRoutes:
             raise Refusal(404, "not_found", "vhost_not_found")
         admission = self._around.admission
         name, data = name_of(request, "name"), await raw_body_of(admission, request, user)
-        self._around.check_unchanged(user)
+        self._around.check_unchanged(user, vhost.name)
         given = object_of(admission, data, ("pattern", "definition"))
         try:
             policy = make_policy(

@@ -123,7 +123,7 @@ class ParameterRoutes:
         if vhost is None:
             raise Refusal(404, "not_found", "vhost_not_found")
         data = await raw_body_of(around.admission, request, user)
-        around.check_unchanged(user)
+        around.check_unchanged(user, vhost.name)
         value = object_of(around.admission, data, ("value",))["value"]
         new = self._find(vhost, component, name) is None
         if component == OPERATOR_POLICY and tags.is_administrator(user):

@@ -270,16 +270,23 @@ class Surroundings:
             raise expired()
         return found
 
-    def check_unchanged(self, user: User) -> None:
-        """Refuse to act for a user who has changed since the request was let in.
+    def check_unchanged(self, user: User, vhost: str | None = None) -> None:
+        """Refuse to act for a user whose rights have changed since the request was let in.
 
-        To be called after the last wait before a change that rests on the user's tags.
+        To be called after the last wait before a change that rests on them. Other changes do not
+        matter: a program that sets up a broker sends several requests at once, and one that makes
+        a virtual host gives its user permissions.
+
+        Args:
+            user: as the request was let in.
+            vhost: whose permissions it rests on, too; None: on the tags alone.
 
         Raises:
-            Refusal: the user is gone, or another one: what was checked may not hold any more. Or
-                its token has expired.
+            Refusal: the user is gone, or what was checked may not hold any more. Or its token has
+                expired.
         """
-        if self.broker.access.current(user) is user:
+        now = self.broker.access.current(user)
+        if now is not None and now.still_allows(user, vhost):
             self.current(user)
         else:
             raise Refusal(

@@ -121,6 +121,26 @@ class User:
                 f"'{vhost}' refused for user '{self.name}'"
             )
 
+    def still_allows(self, earlier: User, vhost: str | None = None) -> bool:
+        """Say whether what this user was granted earlier still holds.
+
+        Args:
+            earlier: the user then.
+            vhost: whose permissions were asked, too; None: tags decided alone.
+        """
+        return (
+            set(self.tags) == set(earlier.tags)
+            and self.password == earlier.password
+            and self.loopback_only == earlier.loopback_only
+            and (
+                vhost is None
+                or (
+                    self.permissions.get(vhost) == earlier.permissions.get(vhost)
+                    and self.topics.get(vhost) == earlier.topics.get(vhost)
+                )
+            )
+        )
+
     def check_vhost(self, vhost: str) -> None:
         """Raise NotAllowed (530) unless this user has permissions in `vhost`, if only empty ones.
 

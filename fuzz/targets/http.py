@@ -128,7 +128,7 @@ class Interface:
     def _metrics(self) -> list[CostedRoute]:
         world = self.world
         counts = Counts(world.broker, world.engine, self._leases)
-        identity = Identity("node", "cluster", lambda: "id", "0", "Python")
+        identity = Identity("node", lambda: "cluster", lambda: "id", "0", "Python")
         resources = Resources(
             Path.cwd(), limits=SimpleNamespace(memory_bytes_max=1, disk_free_min=1)
         )

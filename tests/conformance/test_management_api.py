@@ -292,3 +292,20 @@ def test_health(api: httpx.Client, check: str, status: int, expected: dict[str, 
 def test_aliveness(api: httpx.Client):
     assert api.get("/aliveness-test/%2F").json() == {"status": "ok"}
     api.delete("/queues/%2F/aliveness-test")
+
+
+def test_clients_are_told_what_the_cluster_is_called(
+    api: httpx.Client, connect: Callable[..., BlockingConnection]
+):
+    """RabbitMQ's name for it until somebody gives another, which holds from then on."""
+    before = api.get("/cluster-name").json()["name"]
+    assert told(connect()) == before
+    try:
+        assert api.put("/cluster-name", json={"name": "shop"}).status_code == 204
+        assert told(connect()) == "shop"
+    finally:
+        api.put("/cluster-name", json={"name": before})
+
+
+def told(connection: BlockingConnection) -> str:
+    return str(connection._impl.server_properties["cluster_name"])

@@ -15,7 +15,9 @@ URL = "/api/nodes"
 
 @pytest.fixture(autouse=True)
 def facts(world: World) -> None:
-    found = NodeFacts(started_ms=world.engine.clock.wall_ms - 5000, memory_used=7, os_pid=4)
+    found = NodeFacts(
+        started_ms=world.engine.clock.wall_ms - 5000, memory_used=7, os_pid=4, descriptors=3
+    )
     object.__setattr__(world.around, "node", lambda: found)
 
 
@@ -23,6 +25,7 @@ async def test_a_node(world: World, client: httpx.AsyncClient):
     (found,) = (await client.get(URL)).json()
     assert (found["name"], found["running"], found["uptime"]) == ("leporid@localhost", True, 5000)
     assert (found["mem_used"], found["os_pid"]) == (7, "4")
+    assert found["fd_used"] == 3
     assert (found["mem_alarm"], found["disk_free_alarm"]) == (False, False)
     assert (await client.get(f"{URL}/leporid@localhost")).json() == found
     world.broker.set_alarm("disk", True)

@@ -95,7 +95,7 @@ USED = Used(
     uptime_seconds=210.5,
     alarms=frozenset({"disk"}),
 )
-IDENTITY = Identity("leporid@node", "the cluster", lambda: "its id", "1.2.3", "Python 3")
+IDENTITY = Identity("leporid@node", lambda: "the cluster", lambda: "its id", "1.2.3", "Python 3")
 
 
 def metrics(counts: Callable[[], Count] = counted) -> Metrics:

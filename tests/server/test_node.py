@@ -238,6 +238,23 @@ async def test_pages(broker: BrokerProcess, http: httpx.AsyncClient):
 
 
 @slow
+async def test_metrics_name_the_cluster_as_it_is_called_now(
+    broker: BrokerProcess, http: httpx.AsyncClient
+):
+    api = page(broker, "api/cluster-name")
+    guest = ("guest", "guest")
+    before = (await http.get(api, auth=guest)).json()["name"]
+    assert (await http.put(api, auth=guest, json={"name": "shop"})).status_code == 204
+    try:
+        for each in ("", "/per-object", "/detailed?family=queue_coarse_metrics"):
+            text = (await http.get(page(broker, f"metrics{each}"))).text
+            (line,) = re.findall(r"^rabbitmq_identity_info.*", text, re.MULTILINE)
+            assert 'rabbitmq_cluster="shop"' in line
+    finally:
+        await http.put(api, auth=guest, json={"name": before})
+
+
+@slow
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

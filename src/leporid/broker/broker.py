@@ -27,7 +27,7 @@ from leporid.broker.events.events import Events
 from leporid.broker.events.outbox import Outbox
 from leporid.broker.filter.filter_arguments import CLASS
 from leporid.broker.filter.filter_classes import FilterClasses
-from leporid.broker.global_parameters import GlobalParameters
+from leporid.broker.global_parameters import CLUSTER_NAME, GlobalParameters
 from leporid.broker.group.handovers import Handovers
 from leporid.broker.memory import Memory
 from leporid.broker.queue.dead_letters import DeadLetterCounts
@@ -182,6 +182,14 @@ class Broker:
     def node_name(self) -> str:
         """What RabbitMQ's clients are told that the node is called."""
         return str(self.identity.get("cluster_name", "leporid@localhost"))
+
+    @property
+    def cluster_name(self) -> str:
+        """What the cluster is called: as somebody has said, or as its node."""
+        given = self.global_parameters.get(CLUSTER_NAME)
+        if given is not None and isinstance(given.value, str):
+            return given.value
+        return self.node_name
 
     def record(self, change: Change) -> None:
         """Record a durable change."""

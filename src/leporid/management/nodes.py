@@ -47,6 +47,7 @@ class NodeFacts:
         memory_limit: above which the memory alarm is on.
         disk_free: bytes where the data lies.
         disk_free_limit: below which the disk alarm is on.
+        descriptors: file descriptors that it has.
         descriptors_max: file descriptors that it may have.
         connections_max: connections that there may be.
         draining: whether it is being stopped.
@@ -60,6 +61,7 @@ class NodeFacts:
     memory_limit: int = 0
     disk_free: int = 0
     disk_free_limit: int = 0
+    descriptors: int = 0
     descriptors_max: int = 0
     connections_max: int = 0
     processors: int = 1
@@ -149,6 +151,7 @@ class NodeRoutes:
             "disk_free_limit": node.disk_free_limit,
             "disk_free_alarm": "disk" in broker.alarms,
             "fd_total": node.descriptors_max,
+            "fd_used": node.descriptors,
             "sockets_total": node.connections_max,
             "sockets_used": len(broker.sessions),
             "rates_mode": "basic",

@@ -17,7 +17,6 @@ from leporid.management.nodes import contexts, exchange_types, listeners
 from leporid.management.paging import columns_in
 from leporid.management.paths import name_of
 from leporid.management.rates import CHURN, MESSAGES, RINGS, TOTALS
-from leporid.management.runtime_parameters import cluster_name
 from leporid.management.sample_routes import ages_in
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class OverviewRoutes:
             "product_version": identity.get("version", ""),
             "product_name": identity["product"],
             "rabbitmq_version": RABBITMQ_VERSION,
-            "cluster_name": cluster_name(around),
+            "cluster_name": around.broker.cluster_name,
             "disable_stats": False,
             "enable_queue_totals": True,
             "object_totals": self._object_totals(vhosts, of_all=may_monitor(user)),

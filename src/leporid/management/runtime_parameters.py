@@ -263,7 +263,7 @@ class GlobalParameterRoutes:
     async def cluster_name(self, request: Request) -> Response:
         """GET /api/cluster-name."""
         await manager(self._around, request)
-        return JSONResponse({"name": cluster_name(self._around)})
+        return JSONResponse({"name": self._around.broker.cluster_name})
 
     @takes({"name": {"type": "string", "required": True}})
     async def put_cluster_name(self, request: Request) -> Response:
@@ -275,14 +275,6 @@ class GlobalParameterRoutes:
         name = text_in(given, "name", NAME_BYTES_MAX)
         await self._put(user, GlobalParameter(CLUSTER_NAME, name))
         return Response(status_code=204)
-
-
-def cluster_name(around: Surroundings) -> str:
-    """Return what the broker is called: as somebody has said, or as its node."""
-    given = around.broker.global_parameters.get(CLUSTER_NAME)
-    if given is not None and isinstance(given.value, str):
-        return given.value
-    return str(around.broker.identity.get("cluster_name", around.node().name))
 
 
 def _invalid(reason: str) -> Refusal:

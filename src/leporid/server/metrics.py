@@ -288,7 +288,8 @@ class Identity:
     """Who the broker is; the labels by which dashboards tell nodes apart."""
 
     node: str
-    cluster: str
+    cluster: Callable[[], str]
+    """Changed at run time."""
     cluster_id: Callable[[], str]
     """Known only when the data directory was read."""
     version: str
@@ -308,7 +309,7 @@ class Identity:
         yield _info("rabbitmq_build_info", "Broker and runtime version info", build)
         identity = {
             "rabbitmq_node": self.node,
-            "rabbitmq_cluster": self.cluster,
+            "rabbitmq_cluster": self.cluster(),
             "rabbitmq_cluster_permanent_id": self.cluster_id(),
             "rabbitmq_endpoint": endpoint,
         }

@@ -395,7 +395,7 @@ class Node:
             troubles=self._troubles,
             identity=Identity(
                 node=CLUSTER,
-                cluster=CLUSTER,
+                cluster=lambda: self._broker.cluster_name,
                 cluster_id=lambda: self._engine.streams.incarnation_prefix,
                 version=__version__,
                 runtime=f"Python {sys.version.split()[0]}",
@@ -586,6 +586,7 @@ class Node:
             memory_limit=used.memory_bytes_max,
             disk_free=used.disk_free_bytes,
             disk_free_limit=used.disk_free_bytes_min,
+            descriptors=used.descriptors,
             descriptors_max=used.descriptors_max,
             connections_max=used.sockets_max,
             processors=os.cpu_count() or 1,

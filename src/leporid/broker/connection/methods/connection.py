@@ -121,7 +121,12 @@ def check_stranger(handlers: Mapping[type[Method], Handler], payload: bytes) -> 
 
 def start(session: ConnectionState) -> None:
     """Offer the connection; the protocol header was ours."""
-    properties: dict[str, Value] = {"capabilities": dict(CAPABILITIES), **session.broker.identity}
+    broker = session.broker
+    properties: dict[str, Value] = {
+        "capabilities": dict(CAPABILITIES),
+        **broker.identity,
+        "cluster_name": broker.cluster_name,
+    }
     session.send(
         0,
         ConnectionStart(

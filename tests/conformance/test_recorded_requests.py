@@ -8,6 +8,10 @@ braces are filled in; `{properties_key}` is the end of the last answer's Locatio
 rabbit-hole has each kind of request that its own test suite (Go, version 3 of August 2026) sends,
 as recorded between the suite and a broker. Of the suite's 174 tests 157 pass; the others are about
 shovels, federation, deprecated features and parameters that RabbitMQ keeps for itself.
+
+Terraform's provider has each kind of request that its acceptance tests (version 1.8.0) send, as
+recorded between `terraform` and RabbitMQ 3.10.8, for every resource but federation upstreams and
+shovels.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from tests.conformance.test_management_api import until
 
 REQUESTS: Final = json.loads(
     Path(__file__).with_suffix("").with_name("recorded_requests.json").read_text(encoding="utf-8")
@@ -72,11 +77,14 @@ def test_what_it_asks_for_is_answered_with_what_it_decodes(
     with httpx.Client(auth=("guest", "guest"), timeout=30) as client:
         overview = client.get(f"{api_url}/overview").json()
         names |= {"node": overview["node"], "cluster": overview["cluster_name"]}
-        (mine,) = [
-            each["channel_details"]
-            for each in client.get(f"{api_url}/consumers").json()
-            if each["queue"]["name"] == queue
-        ]
+        (mine,) = until(
+            lambda: [
+                each["channel_details"]
+                for each in client.get(f"{api_url}/consumers").json()
+                if each["queue"]["name"] == queue
+            ],
+            bool,
+        )
         names["connection"] = mine["connection_name"]
         names["port"] = mine["connection_name"].rpartition(":")[2]
         try:

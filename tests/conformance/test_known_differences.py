@@ -181,3 +181,17 @@ def test_letters_of_several_consumers_come_in_the_order_of_their_deliveries(chan
     channel.basic_nack(0, multiple=True, requeue=False)
     settle(channel)
     assert drain(channel, dead) == numbers
+
+
+def test_what_a_commit_gives_back_stands_before_what_it_publishes(connect, name):
+    """RabbitMQ offers consumers what is published first."""
+    queue, channel = name(), connect().channel()
+    channel.queue_declare(queue)
+    inbox = Inbox(channel, queue)
+    channel.basic_publish("", queue, b"older")
+    assert inbox.wait_for(1) == [b"older"]
+    channel.tx_select()
+    channel.basic_nack(inbox.deliveries[0].delivery_tag, requeue=True)
+    channel.basic_publish("", queue, b"newer")
+    channel.tx_commit()
+    assert inbox.wait_for(3) == [b"older", b"older", b"newer"]

@@ -29,6 +29,8 @@ from pika.exceptions import (
 from tests.conformance.marks import differs
 from tests.conformance.pika_steps import SECONDS, Inbox, pump
 
+from leporid.amqp import methods
+from leporid.broker.connection.methods.channel import HANDLERS
 from leporid.testing import BrokerProcess
 
 ADMIN = Path("/usr/lib/rabbitmq/lib")
@@ -218,6 +220,41 @@ def declare_with_alternate(channel: BlockingChannel) -> None:
     channel.exchange_declare("new-x", arguments={"alternate-exchange": "x"})
 
 
+def look_at_queue(channel: BlockingChannel) -> None:
+    channel.queue_declare("q", passive=True)
+
+
+def look_at_exchange(channel: BlockingChannel) -> None:
+    channel.exchange_declare("x", passive=True)
+
+
+def cancel(channel: BlockingChannel) -> None:
+    channel._impl.basic_cancel("nobody")
+    channel.connection.process_data_events()
+
+
+def set_prefetch(channel: BlockingChannel) -> None:
+    channel.basic_qos(prefetch_count=5)
+
+
+def recover(channel: BlockingChannel) -> None:
+    channel.basic_recover(requeue=True)
+
+
+def select_confirms(channel: BlockingChannel) -> None:
+    channel.confirm_delivery()
+
+
+def use_transactions(channel: BlockingChannel) -> None:
+    channel.tx_select()
+    channel.tx_commit()
+    channel.tx_rollback()
+
+
+def stop_flow(channel: BlockingChannel) -> None:
+    assert channel.flow(active=True)
+
+
 NEEDS = {
     declare_queue: {("configure", "new")},
     delete_queue: {("configure", "q")},
@@ -233,8 +270,38 @@ NEEDS = {
     publish: {("write", "x")},
     declare_with_dead_letters: {("configure", "new"), ("read", "new"), ("write", "x")},
     declare_with_alternate: {("configure", "new-x"), ("read", "new-x"), ("write", "x")},
+    look_at_queue: {("read", "q")},  # or another right on it
+    look_at_exchange: {("read", "x")},
+    cancel: set(),
+    set_prefetch: set(),
+    recover: set(),
+    select_confirms: set(),
+    use_transactions: set(),
+    stop_flow: set(),
 }
 """Which rights on what each operation needs; all others may be missing."""
+
+COVERED = {
+    *(methods.QueueDeclare, methods.QueueDelete, methods.QueuePurge),
+    *(methods.QueueBind, methods.QueueUnbind),
+    *(methods.ExchangeDeclare, methods.ExchangeDelete),
+    *(methods.ExchangeBind, methods.ExchangeUnbind),
+    *(methods.BasicConsume, methods.BasicGet, methods.BasicCancel, methods.BasicQos),
+    *(methods.BasicRecover, methods.ConfirmSelect),
+    *(methods.TxSelect, methods.TxCommit, methods.TxRollback),
+    *(methods.ChannelOpen, methods.ChannelClose, methods.ChannelFlow),
+}
+"""Methods of the operations above; publishing and settling are the data plane's."""
+
+WITHOUT = {
+    methods.AccessRequest,  # gives out a ticket that nobody looks at; pika has it not
+    methods.BasicRecoverAsync,  # RabbitMQ 3.10 has it, pika has it not; test_channel does it
+    *(methods.BasicDeliver, methods.BasicGetOk, methods.BasicReturn),  # sent by brokers only
+}
+
+
+def test_the_matrix_has_every_method():
+    assert set(HANDLERS) == COVERED | WITHOUT
 
 
 @pytest.mark.parametrize("operation", NEEDS, ids=lambda each: each.__name__)
@@ -259,6 +326,7 @@ def test_the_matrix_of_operations_and_rights(place: Place, operation: Callable[.
         channel = connection.channel()
         if missing is None:
             operation(channel)
+            channel.close()
         else:
             text = rf"{missing[0]} access to (queue|exchange) '{missing[1]}'"
             refused(403, text, partial(operation, channel))

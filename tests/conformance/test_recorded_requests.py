@@ -29,6 +29,7 @@ from tests.conformance.test_management_api import until
 REQUESTS: Final = json.loads(
     Path(__file__).with_suffix("").with_name("recorded_requests.json").read_text(encoding="utf-8")
 )
+JSON: Final = {"content-type": "application/json"}
 TYPES: Final = {
     "str": str,
     "int": int,
@@ -93,7 +94,7 @@ def test_what_it_asks_for_is_answered_with_what_it_decodes(
                 sent = None if body is None else json.dumps(body)
                 for key in ("user", "vhost", "cluster"):
                     sent = sent and sent.replace(f"{{{key}}}", names[key])
-                answer = client.request(method, f"{api_url}/{where}", content=sent)
+                answer = client.request(method, f"{api_url}/{where}", content=sent, headers=JSON)
                 told = f"{method} {where}: {answer.status_code} {answer.text[:500]}"
                 assert answer.status_code == status, told
                 if wanted is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,20 @@ def test_a_data_directory_in_order_is_checked(cli, tmp_path: Path):
     with BrokerProcess(tmp_path / "data") as broker:
         assert broker.stop() == 0
     assert cli("check", str(tmp_path / "data"))
+
+
+def test_json_and_nothing(cli, tmp_path: Path):
+    data, damaged = tmp_path / "data", tmp_path / "damaged"
+    with BrokerProcess(data) as broker:
+        assert broker.stop() == 0
+    found = cli.json("check", str(data))
+    assert (found["directory"], found["problems"], found["notes"]) == (str(data), [], [])
+    assert found["records"] >= 0
+    assert cli("check", str(data), "--quiet") == ""
+    shutil.copytree(data, damaged)
+    (damaged / "log" / "strange").write_bytes(b"")
+    found = cli.json("check", str(damaged), code=1)
+    assert found["problems"] == [f"{damaged / 'log' / 'strange'} is no segment of the log"]
+    assert cli("check", str(damaged), "--quiet", code=1) == ""
+    assert cli("check", str(tmp_path / "none"), "--json", code=2) == ""
+    assert "is not a data directory" in cli.error

@@ -1,9 +1,11 @@
 """How commands declare themselves: what holds for all of them."""
 
+import argparse
 import itertools
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from leporid.cli.aliases import TOOLS
 from leporid.cli.command import Kind, Noun, Parser, Plain, Single
 from leporid.cli.main import COMMANDS
+from leporid.cli.main import parser as build_parser
 
 ROOT = Path(__file__).parents[2]
 # What `serve`, and what only says how it is used, must not take the time to load.
@@ -62,6 +65,28 @@ def test_what_a_verb_is_called_says_whether_it_destroys():
             assert verb.kind is Kind.DESTROY or name == "limits delete", name
         if verb.name == "list":
             assert verb.kind is Kind.LIST, name
+
+
+# They write for programs: a line when the broker is ready, JSON at the end of a load, scripts, and
+# the files of state and metrics of a pipeline.
+WITHOUT_FORMS = ("serve", "bench", "completion", "pipeline run")
+
+
+def test_every_command_writes_json_or_names_alone():
+    for name, options in options_of(build_parser(), ""):
+        if not name.startswith(WITHOUT_FORMS):
+            assert options.issuperset({"--json", "--quiet"}), name
+
+
+def options_of(parser: Parser, name: str) -> Iterator[tuple[str, set[str]]]:
+    """Give the options of each command below a parser."""
+    actions = parser.filled()._actions
+    below = [each for each in actions if isinstance(each, argparse._SubParsersAction)]
+    for each in below:
+        for verb, made in each.choices.items():
+            yield from options_of(made, f"{name} {verb}".strip())
+    if not below:
+        yield name, {option for action in actions for option in action.option_strings}
 
 
 def test_what_is_completed_is_a_noun_with_a_list():

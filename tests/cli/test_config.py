@@ -1,5 +1,6 @@
 """`leporid config`: what is shown of a configuration, what is wrong in it, and RabbitMQ's files."""
 
+import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -195,3 +196,52 @@ def test_import_refuses_erlang_terms(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert said.out == ""
     assert said.err.startswith("leporid: advanced.config holds Erlang terms")
     assert len(said.err.splitlines()) == 1
+
+
+def test_show_as_json_and_names_alone(file: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["config", "show", "--config", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"name": "heartbeat", "value": 10, "origin": f"{file}:1"},
+        {"name": "vhosts", "value": ["shop"], "origin": f"{file}:2"},
+        {"name": "limits.handshake_seconds", "value": 3, "origin": f"{file}:4"},
+        {
+            "name": "users.ann.password",
+            "value": "***",
+            "origin": f"{file.parent}/conf.d/users.toml:2",
+        },
+    ]
+    assert main(["config", "show", "--config", str(file), "--quiet"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        *("heartbeat", "vhosts", "limits.handshake_seconds", "users.ann.password"),
+    ]
+    assert main(["config", "show", "--config", str(file), "--effective", "--json"]) == 0
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    assert found["amqp_port"] == {"name": "amqp_port", "value": 5672, "origin": "default"}
+
+
+def test_check_as_json_and_nothing(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("a = 1\n")
+    assert main(["config", "check", str(wrong), str(file), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == [
+        {
+            "file": str(wrong),
+            "problems": [f"{wrong}:1: a: unknown setting"],
+            "warnings": [],
+            "notes": [],
+        },
+        {"file": str(file), "problems": [], "warnings": [], "notes": []},
+    ]
+    assert main(["config", "check", str(file), "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_import_as_json_and_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    source = tmp_path / "rabbitmq.conf"
+    source.write_text("heartbeat = 20\n")
+    assert main(["config", "import", str(source), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["settings"] == {"heartbeat": 20}
+    assert "rabbitmq.conf:1" in found["toml"]
+    assert main(["config", "import", str(source), "--quiet"]) == 0
+    assert capsys.readouterr().out == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
@@ -156,3 +157,19 @@ def test_the_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch)
     assert delays.url_of(given) == "amqp://elsewhere"
     given = parser.parse_args(["delays", "ladder", "--url", "amqp://here"])
     assert delays.url_of(given) == "amqp://here"
+
+
+def test_json_and_keys_alone(broker: Topology, capsys: pytest.CaptureFixture[str]):
+    assert run("key", "--levels", "4", "10", "d", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"key": "1.0.1.0.d"}
+    assert run("key", "--levels", "4", "10", "d", "--quiet") == 0
+    assert capsys.readouterr().out == "1.0.1.0.d\n"
+    assert run("ladder", "--levels", "4", "--exchange", "shop", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "levels": 4,
+        "delay_seconds_max": 15,
+        "entry": "delay-3",
+        "examples": [{"destination": "shop", "seconds": 10, "key": "1.0.1.0.shop"}],
+    }
+    assert run("ladder", "--levels", "4", "--exchange", "shop", "--quiet") == 0
+    assert capsys.readouterr().out == ""

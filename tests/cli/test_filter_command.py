@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -108,3 +109,17 @@ def test_other_commands_do_not_load_the_grammars():
         "sys.exit('lark' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+def test_json_and_nothing(capsys):
+    assert run("n > 1", "--header", "n=2", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "matches": True,
+        "verdict": "match",
+        "parts": [
+            {"part": "n > 1", "value": "true", "depth": 0},
+            {"part": "n", "value": "2", "depth": 1},
+        ],
+    }
+    assert run("n > 1", "--quiet") == 1
+    assert capsys.readouterr().out == ""

@@ -1,6 +1,7 @@
 """`leporid ping`, as health checks run it."""
 
 import http.server
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,7 +64,14 @@ def test_a_broker_answers_alarm_or_not(
         assert main(["ping"]) == 0
     with BrokerProcess(tmp_path / "b", config='memory_watermark = "1 MiB"') as broker:
         assert main(["ping", "--http-port", str(broker.http_port)]) == 0
-    assert capsys.readouterr().out == "ok\nunavailable, memory alarm\n"
+        assert capsys.readouterr().out == "ok\nunavailable, memory alarm\n"
+        assert main(["ping", "--http-port", str(broker.http_port), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {
+            "status": "unavailable",
+            "reasons": ["memory alarm"],
+        }
+        assert main(["ping", "--http-port", str(broker.http_port), "--quiet"]) == 0
+        assert capsys.readouterr().out == ""
 
 
 def test_without_a_port_for_http_there_is_nobody_to_ask(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
-from leporid.cli.command import Kind, Parser, Plain, Single, Verb, argument
+from leporid.cli.command import Kind, Parser, Plain, Single, Verb, add_form, argument
 from leporid.cli.outcomes import DONE, Failure, WrongUse, tell
+from leporid.cli.output import Output
 from leporid.cli.session import Session
 from leporid.cli.status import size
 
@@ -65,6 +67,7 @@ BACKUP: Final = Single(
 def _fill(parser: Parser) -> None:
     parser.add_argument("backup", type=Path, metavar="BACKUP", help="its directory")
     parser.add_argument("directory", type=Path, metavar="DIR", help="data directory to be made")
+    add_form(parser)
 
 
 def _restore(options: argparse.Namespace) -> int:
@@ -72,10 +75,11 @@ def _restore(options: argparse.Namespace) -> int:
     from leporid.storage.backup import BackupError, restore
     from leporid.storage.lock import DirectoryInUse
 
-    backup, directory = options.backup, options.directory
+    backup, directory, out = options.backup, options.directory, Output.of(options)
+    told: TextIO = io.StringIO() if out.as_json or out.quiet else sys.stdout
 
     def checked() -> None:
-        if check(backup, sys.stdout):
+        if check(backup, told):
             raise BackupError(f"{backup} is not whole; nothing was restored")
 
     try:
@@ -85,7 +89,11 @@ def _restore(options: argparse.Namespace) -> int:
     except OSError as error:
         reason = error.strerror or str(error)
         return tell(Failure(f"{backup} cannot be copied to {directory}: {reason}"))
-    print(f"{directory}: restored from {backup}; leporid serve --data-dir {directory} starts on it")
+    if out.as_json:
+        out.json({"directory": str(directory), "backup": str(backup)})
+    else:
+        then = f"leporid serve --data-dir {directory} starts on it"
+        out.say(f"{directory}: restored from {backup}; {then}")
     return DONE
 
 
@@ -101,13 +109,26 @@ RESTORE: Final = Plain(
 def _fill_check(parser: Parser) -> None:
     """Add the argument."""
     parser.add_argument("directory", type=Path, metavar="DIR")
+    add_form(parser)
 
 
 def _check(options: argparse.Namespace) -> int:
     """Verify; return the exit code."""
-    from leporid.server.check import check
+    out = Output.of(options)
+    if not out.as_json and not out.quiet:
+        from leporid.server.check import check
 
-    return check(options.directory, sys.stdout)
+        return check(options.directory, sys.stdout)
+    from leporid.server.check import DAMAGED, WRONG_USE, CannotCheckError, verify
+
+    try:
+        found = verify(options.directory)
+    except CannotCheckError as error:
+        tell(Failure(str(error)))
+        return WRONG_USE
+    if out.as_json:
+        out.json({"directory": str(options.directory), **dataclasses.asdict(found)})
+    return DAMAGED if found.problems else DONE
 
 
 CHECK: Final = Plain(

@@ -240,13 +240,16 @@ def _add_shared(parser: Parser, verb: Verb) -> None:
     if verb.kind is Kind.DESTROY:
         parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     if verb.kind is not Kind.PLAIN:
-        shape = parser.add_mutually_exclusive_group()
-        shape.add_argument("--json", action="store_true", help="write JSON")
-        shape.add_argument(
-            "--quiet", "-q", action="store_true", help="write names only, or nothing"
-        )
+        add_form(parser)
     if verb.broker:
         add_connection(parser.add_argument_group("broker"))
+
+
+def add_form(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say in which form the answer is written."""
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="write JSON")
+    form.add_argument("--quiet", "-q", action="store_true", help="write names only, or nothing")
 
 
 def add_connection(group: Any) -> None:

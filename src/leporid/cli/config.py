@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from leporid.cli.command import Parser, Plain
+from leporid.cli.command import Parser, Plain, add_form
+from leporid.cli.output import Output
 
 if TYPE_CHECKING:
     from leporid.server.config import Config
@@ -37,6 +39,7 @@ def fill(parser: Parser) -> None:
     show.add_argument(
         "--config", type=Path, metavar="PATH", help="as for `leporid serve` (LEPORID_CONFIG)"
     )
+    add_form(show)
     check = verbs.add_parser(
         "check",
         help="say what is wrong in files",
@@ -45,6 +48,7 @@ def fill(parser: Parser) -> None:
         "Exit code 0: nothing is wrong; 1: something is; 2: a file cannot be read.",
     )
     check.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    add_form(check)
     importing = verbs.add_parser(
         "import",
         help="print the settings of a rabbitmq.conf as TOML",
@@ -52,15 +56,17 @@ def fill(parser: Parser) -> None:
         "with the reason.",
     )
     importing.add_argument("file", type=Path, metavar="rabbitmq.conf")
+    add_form(importing)
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what was asked for, and return the exit code."""
+    out = Output.of(options)
     if options.verb == "show":
-        return show(config_path(options.config, os.environ), os.environ, options.effective)
+        return show(config_path(options.config, os.environ), os.environ, options.effective, out)
     if options.verb == "check":
-        return check(options.files)
-    return import_rabbitmq(options.file)
+        return check(options.files, out)
+    return import_rabbitmq(options.file, out)
 
 
 def config_path(given: Path | None, environment: Mapping[str, str]) -> Path | None:
@@ -77,13 +83,14 @@ def tell(error: ConfigError) -> None:
         print(f"leporid: {each.message}", file=sys.stderr)
 
 
-def show(path: Path | None, environment: Mapping[str, str], effective: bool) -> int:
+def show(path: Path | None, environment: Mapping[str, str], effective: bool, out: Output) -> int:
     """Print the settings that are given; with `effective` all of them.
 
     Args:
         path: of the configuration; None: there is no file.
         environment: the process's.
         effective: whether defaults are printed, too.
+        out: where they go.
     """
     from leporid.server.config import Config, ConfigError, build, values_of
     from leporid.server.settings import Section, hide, leaves, to_toml, with_defaults
@@ -97,14 +104,20 @@ def show(path: Path | None, environment: Mapping[str, str], effective: bool) -> 
         return EXIT_WRONG
     shown = with_defaults(Config, values.tables) if effective else values.tables
     given = {key for key, _ in leaves(values.tables)}
-    for key, value in leaves(hide(Section(Config), shown)):
-        origin = values.origin(key) if key in given else DEFAULT
-        if effective or origin != DEFAULT:
-            print(f"{key} = {to_toml(value)}  # {origin}")
+    rows = [
+        {"name": key, "value": value, "origin": values.origin(key) if key in given else DEFAULT}
+        for key, value in leaves(hide(Section(Config), shown))
+    ]
+    rows = [row for row in rows if effective or row["origin"] != DEFAULT]
+    if out.as_json or out.quiet:
+        out.rows(rows, ())
+        return EXIT_OK
+    for row in rows:
+        out.line(f"{row['name']} = {to_toml(row['value'])}  # {row['origin']}")
     return EXIT_OK
 
 
-def check(files: Sequence[Path]) -> int:
+def check(files: Sequence[Path], out: Output) -> int:
     """Print what is wrong in files."""
     from leporid.server.config import ConfigError, load
     from leporid.server.config_checks import doubts
@@ -112,25 +125,30 @@ def check(files: Sequence[Path]) -> int:
     from leporid.server.tls import Certificates
 
     code = EXIT_OK
+    rows: list[dict[str, Any]] = []
     for file in files:
+        row: dict[str, Any] = {"file": str(file), "problems": [], "warnings": [], "notes": []}
+        rows.append(row)
         try:
             config = load(file)
             if config.tls.certificate is not None:
                 Certificates(config.tls)
             _check_definitions(config)
-        except ConfigUnreadable as error:
-            tell(error)
-            code = EXIT_WRONG_USE
         except ConfigError as error:
             tell(error)
-            code = max(code, EXIT_WRONG)
+            row["problems"] = [each.message for each in error.problems]
+            unreadable = isinstance(error, ConfigUnreadable)
+            code = max(code, EXIT_WRONG_USE if unreadable else EXIT_WRONG)
         else:
-            found = list(doubts(config))
-            for said in found:
+            row["warnings"], row["notes"] = list(doubts(config)), list(notes(file))
+            for said in row["warnings"]:
                 print(f"leporid: {file}: warning: {said}", file=sys.stderr)
-            for note in notes(file):
-                print(note)
-            print(f"{file}: nothing {'else ' if found else ''}is wrong")
+            if not out.as_json:
+                for note in row["notes"]:
+                    out.say(note)
+                out.say(f"{file}: nothing {'else ' if row['warnings'] else ''}is wrong")
+    if out.as_json:
+        out.json(rows)
     return code
 
 
@@ -156,8 +174,8 @@ def _check_definitions(config: Config) -> None:
     check_files(made, place)
 
 
-def import_rabbitmq(file: Path) -> int:
-    """Print what a configuration file of RabbitMQ's means here, as TOML."""
+def import_rabbitmq(file: Path, out: Output) -> int:
+    """Print what a configuration file of RabbitMQ's means here, as TOML or JSON."""
     from leporid.server.rabbitmq_conf import translate
     from leporid.server.settings import ConfigError
 
@@ -172,7 +190,10 @@ def import_rabbitmq(file: Path) -> int:
     except ConfigError as error:
         tell(error)
         return EXIT_WRONG
-    print(translated, end="")
+    if out.as_json:
+        out.json({"settings": tomllib.loads(translated), "toml": translated})
+    elif not out.quiet:
+        out.text(translated)
     return EXIT_OK
 
 

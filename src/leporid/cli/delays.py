@@ -18,6 +18,7 @@ from leporid.cli.outcomes import Failure, WrongUse
 from leporid.client.ladder import LEVELS_MAX, QUEUE_TYPES, Ladder
 
 if TYPE_CHECKING:
+    from leporid.cli.output import Output
     from leporid.cli.session import Session
 
 URL_VARIABLE = "LEPORID_AMQP_URL"
@@ -49,19 +50,24 @@ _URL_SHOWN: Final = URL_DEFAULT.replace("%", "%%")
 
 def _key(session: Session, options: argparse.Namespace) -> None:
     try:
-        print(Ladder(options.levels).key(options.seconds, options.destination))
+        key = Ladder(options.levels).key(options.seconds, options.destination)
     except ValueError as error:
         raise WrongUse(str(error)) from None
+    out = session.out
+    if out.as_json:
+        out.json({"key": key})
+    else:
+        out.line(key)
 
 
 def _ladder(session: Session, options: argparse.Namespace) -> None:
     try:
-        _make_ladder(options)
+        _make_ladder(session.out, options)
     except ValueError as error:
         raise WrongUse(str(error)) from None
 
 
-def _make_ladder(options: argparse.Namespace) -> None:
+def _make_ladder(out: Output, options: argparse.Namespace) -> None:
     ladder = Ladder(options.levels, prefix=options.prefix, queue_type=options.queue_type)
     exchange = options.exchange
     if options.destination and not exchange:
@@ -82,12 +88,25 @@ def _make_ladder(options: argparse.Namespace) -> None:
 
     on_broker(url_of(options), declare)
     longest = ladder.delay_seconds_max
-    print(f"{ladder.levels} levels, for delays of 0 to {longest} seconds")
-    for destination in destinations:
-        seconds = min(EXAMPLE_SECONDS, longest)
-        print(
-            f"publish to {ladder.entry} with key {ladder.key(seconds, destination)}: "
-            f"{exchange} gets it after {seconds} seconds"
+    seconds = min(EXAMPLE_SECONDS, longest)
+    keys = {each: ladder.key(seconds, each) for each in destinations}
+    if out.as_json:
+        out.json(
+            {
+                "levels": ladder.levels,
+                "delay_seconds_max": longest,
+                "entry": ladder.entry,
+                "examples": [
+                    {"destination": destination, "seconds": seconds, "key": key}
+                    for destination, key in keys.items()
+                ],
+            }
+        )
+        return
+    out.say(f"{ladder.levels} levels, for delays of 0 to {longest} seconds")
+    for key in keys.values():
+        out.say(
+            f"publish to {ladder.entry} with key {key}: {exchange} gets it after {seconds} seconds"
         )
 
 
@@ -204,7 +223,7 @@ VERBS: Final = (
             ),
             argument("--queue-type", choices=QUEUE_TYPES, default="quorum", help="(%(default)s)"),
         ),
-        Kind.PLAIN,
+        Kind.SHOW,
         broker=False,
         about="Declare a ladder on a broker, this or another; one that is there stays.",
     ),
@@ -217,7 +236,7 @@ VERBS: Final = (
             argument("seconds", type=int, metavar="SECONDS"),
             argument("destination", metavar="DESTINATION"),
         ),
-        Kind.PLAIN,
+        Kind.SHOW,
         broker=False,
     ),
 )

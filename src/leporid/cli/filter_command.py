@@ -12,7 +12,8 @@ from typing import Final
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
-from leporid.cli.command import Parser, Plain
+from leporid.cli.command import Parser, Plain, add_form
+from leporid.cli.output import Output
 from leporid.filters.dialects import DEFAULT, Dialect
 from leporid.filters.errors import FilterError
 from leporid.filters.names import PROPERTIES
@@ -48,6 +49,7 @@ def fill(parser: Parser) -> None:
     )  # fmt: skip
     test.add_argument("--routing-key", default="", metavar="KEY", help="empty by default")
     test.add_argument("--exchange", default="", metavar="NAME", help="empty by default")
+    add_form(test)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,7 +79,15 @@ def run(options: argparse.Namespace) -> int:
     # … and why.
     explanation = Explanation(options.expression, tree, dialect, message)
     assert explanation.outcome.value == outcome, (explanation.outcome, outcome)
-    print(explanation)
+    out = Output.of(options)
+    if out.as_json:
+        parts = [
+            {"part": line.text, "value": line.value, "depth": line.depth}
+            for line in explanation.lines
+        ]
+        out.json({"matches": outcome == 1, "verdict": explanation.verdict(), "parts": parts})
+    elif not out.quiet:
+        out.line(str(explanation))
     return EXIT_MATCH if outcome == 1 else EXIT_NO_MATCH
 
 

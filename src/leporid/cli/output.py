@@ -9,6 +9,7 @@ Invariant: nothing that somebody else named or wrote reaches a terminal unescape
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,6 +50,11 @@ class Output:
         self.quiet = quiet
         self.stream = stream or sys.stdout
         self.terminal = self.stream.isatty() if terminal is None else terminal
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Output:
+        """Return the form that `--json` and `--quiet` say."""
+        return cls(as_json=options.json, quiet=options.quiet)
 
     def line(self, text: str) -> None:
         """Write a line as it is."""

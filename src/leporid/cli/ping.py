@@ -15,8 +15,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from leporid.cli.command import Parser, Plain
+from leporid.cli.command import Parser, Plain, add_form
 from leporid.cli.config import config_path, tell
+from leporid.cli.output import Output
 
 if TYPE_CHECKING:
     from leporid.server.config import Config
@@ -39,6 +40,7 @@ def fill(parser: Parser) -> None:
     parser.add_argument(
         "--seconds", type=float, default=5.0, metavar="N", help="to wait (%(default)s)"
     )
+    add_form(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,13 +62,17 @@ def run(options: argparse.Namespace) -> int:
     try:
         connection.request("GET", "/health")
         answer = json.loads(connection.getresponse().read(ANSWER_BYTES_MAX))
-        said = ", ".join([str(answer["status"]), *map(str, answer.get("reasons", ()))])
+        status, reasons = str(answer["status"]), [*map(str, answer.get("reasons", ()))]
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as error:
         print(f"leporid: no answer from {host}, port {port}: {error}", file=sys.stderr)
         return EXIT_SILENT
     finally:
         connection.close()
-    print(said)
+    out = Output.of(options)
+    if out.as_json:
+        out.json({"status": status, "reasons": reasons})
+    else:
+        out.say(", ".join([status, *reasons]))
     return EXIT_OK
 
 

@@ -42,20 +42,35 @@ class Findings:
     notes: list[str] = field(default_factory=list)
 
 
-def check(directory: Path, out: TextIO) -> int:
+class CannotCheckError(Exception):
+    """A directory cannot be verified; the message says why."""
+
+
+def verify(directory: Path) -> Findings:
     """Verify every definition and every record.
+
+    Raises:
+        CannotCheckError: it is no data directory, it is in use, or it cannot be read.
+    """
+    if not (directory / "log").is_dir():
+        raise CannotCheckError(f"{directory} is not a data directory: it has no log")
+    try:
+        with DirectoryLock(directory):
+            return _verify(directory)
+    except (DirectoryInUse, DefinitionsError, SegmentTooNew, OSError) as error:
+        raise CannotCheckError(f"cannot check: {error}") from error
+
+
+def check(directory: Path, out: TextIO) -> int:
+    """Verify a data directory, and say what was found.
 
     Returns:
         0 if all is whole, 1 if something is damaged, 2 if it cannot be checked.
     """
-    if not (directory / "log").is_dir():
-        print(f"{directory} is not a data directory: it has no log", file=out)
-        return WRONG_USE
     try:
-        with DirectoryLock(directory):
-            found = _verify(directory)
-    except (DirectoryInUse, DefinitionsError, SegmentTooNew, OSError) as error:
-        print(f"cannot check: {error}", file=out)
+        found = verify(directory)
+    except CannotCheckError as error:
+        print(error, file=out)
         return WRONG_USE
     for note in found.notes:
         print(note, file=out)

@@ -318,3 +318,19 @@ def test_locked_queue(low_level, connection, name):
 def method_name(dotted: str) -> str:
     """Translate `queue.declare` to py-amqp's `Queue.declare`."""
     return dotted.capitalize()
+
+
+def test_amqplain(broker_url, name):
+    """RabbitMQ's own mechanism; a wrong password is told by the close of the connection."""
+    queue = name()
+    with kombu.Connection(broker_url, login_method="AMQPLAIN") as connection:
+        channel = connection.default_channel
+        assert [each.mechanism for each in channel.connection.authentication] == [b"AMQPLAIN"]
+        kombu.Queue(queue, channel=channel, auto_delete=True).declare()
+    url = urllib.parse.urlsplit(broker_url)
+    wrong = kombu.Connection(
+        hostname=url.hostname, port=url.port, password="wrong", login_method="AMQPLAIN"
+    )
+    with pytest.raises(AccessRefused, match="AMQPLAIN"):
+        wrong.connect()
+    wrong.release()

@@ -305,6 +305,7 @@ SAMPLES |= {
     ("GET", ATTEMPTS): (f"/api/auth/attempts/{NODE}", {}),
     ("GET", ATTEMPTS + "/source"): (f"/api/auth/attempts/{NODE}/source", {}),
     ("DELETE", ATTEMPTS): (f"/api/auth/attempts/{NODE}", {}),
+    ("DELETE", ATTEMPTS + "/source"): (f"/api/auth/attempts/{NODE}/source", {}),
     ("GET", "/api/version"): ("/api/version", {}),
     ("PUT", "/api/feature-flags/{name}/enable"): (
         "/api/feature-flags/quorum_queue/enable",
@@ -325,6 +326,8 @@ DEFINED = {"queues": [{"name": "q", "vhost": "/", "durable": True, "auto_delete"
 SAMPLES |= {
     ("GET", "/api/definitions"): ("/api/definitions", {}),
     ("POST", "/api/definitions"): ("/api/definitions", {"json": DEFINED}),
+    ("GET", "/api/all-configuration"): ("/api/all-configuration", {}),
+    ("POST", "/api/all-configuration"): ("/api/all-configuration", {"json": DEFINED}),
     ("GET", "/api/definitions/{vhost}"): ("/api/definitions/%2F", {}),
     ("POST", "/api/definitions/{vhost}"): ("/api/definitions/%2F", {"json": DEFINED}),
 }

@@ -134,3 +134,13 @@ async def test_who_may(world: World, client: httpx.AsyncClient):
     assert (await client.get(f"{ALL}/nope")).json()["reason"] == "vhost_not_found"
     assert (await client.get(f"{ALL}/nope")).status_code == 400
     assert (await client.post(f"{ALL}/nope", json={})).status_code == 404
+
+
+async def test_the_old_name_of_the_route(world: World, client: httpx.AsyncClient):
+    under = [
+        (await client.get(f"/api/{each}")).json() for each in ("definitions", "all-configuration")
+    ]
+    assert under[0] == under[1]
+    given = {"vhosts": [{"name": "made"}]}
+    assert (await client.post("/api/all-configuration", json=given)).status_code == 204
+    assert "made" in world.broker.vhosts

@@ -195,6 +195,7 @@ LET_IN: Final = {
         GET /api/nodes/{name}/memory
         GET /api/nodes/{name}/memory/relative
         DELETE /api/auth/attempts/{node}
+        DELETE /api/auth/attempts/{node}/source
     """,
     "pA": """
         GET /api/global-parameters
@@ -231,6 +232,7 @@ LET_IN: Final = {
         GET /api/users/{name}/sessions
         GET /api/backups
         GET /api/definitions
+        GET /api/all-configuration
         GET /api/definitions/{vhost}
         PUT /api/operator-policies/{vhost}/{name}
         PUT /api/topic-permissions/{vhost}/{user}
@@ -260,6 +262,7 @@ LET_IN: Final = {
         POST /api/vhosts/{name}/deletion/protection
         DELETE /api/vhosts/{name}/deletion/protection
         POST /api/definitions
+        POST /api/all-configuration
         POST /api/definitions/{vhost}
         PUT /api/parameters/{component}/{vhost}/{name}
         DELETE /api/parameters/{component}/{vhost}/{name}

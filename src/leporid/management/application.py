@@ -442,6 +442,9 @@ def _definition_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
     return [
         route("GET", "/api/definitions", definitions.export, LOOK),
         route("POST", "/api/definitions", definitions.put, IMPORT),
+        # The old name, which RabbitMQ still answers under.
+        route("GET", "/api/all-configuration", definitions.export, LOOK),
+        route("POST", "/api/all-configuration", definitions.put, IMPORT),
         route("GET", "/api/definitions/{vhost}", definitions.export_vhost, LOOK),
         route("POST", "/api/definitions/{vhost}", definitions.put_vhost, IMPORT),
         *_parameter_routes(around, route),
@@ -460,6 +463,7 @@ def _upkeep_routes(around: Surroundings, route: Make) -> list[CostedRoute]:
         route("GET", of_node, attempts.listing, LOOK),
         route("GET", of_node + "/source", attempts.by_source, LOOK),
         route("DELETE", of_node, attempts.reset, REMOVE),
+        route("DELETE", of_node + "/source", attempts.reset, REMOVE),
         route("GET", BACKUPS, backups.listing, LOOK),
         route("PUT", BACKUPS + "/{name}", backups.put, BACK_UP),
         route("GET", "/api/version", overview.version, LOOK),

@@ -21,6 +21,7 @@ from leporid.limits.shares import address_key
 from leporid.management import hosts
 from leporid.management.authorization import administrator, not_authorised, not_found
 from leporid.management.bodies import body_in
+from leporid.management.cookies import cookie_in
 from leporid.management.login import BasicLogin
 from leporid.management.parameters import flag_of, object_of, text_in
 from leporid.management.paths import name_of, takes, visit_of
@@ -158,7 +159,7 @@ def begin_session(
             f"user '{user.name}' may not use the web UI: it needs the tag management, "
             "policymaker, monitoring or administrator"
         )
-    before = around.sessions.find(request.cookies.get(cookie_name(request), ""))
+    before = around.sessions.find(cookie_in(request, cookie_name(request)) or "")
     if before is not None:
         around.sessions.end(before)
     host = "" if request.client is None else request.client.host

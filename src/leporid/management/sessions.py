@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 from leporid.broker.access.backends import INTERNAL
 from leporid.limits.shares import NoSlot, Share, Slot
 from leporid.management.admission import taken
+from leporid.management.cookies import cookie_in
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def session_in(request: Request, sessions: Sessions) -> Session | None:
     Raises:
         Refusal: the session has ended (401); or it may not act for its user (403).
     """
-    token = request.cookies.get(cookie_name(request))
+    token = cookie_in(request, cookie_name(request))
     if token is None or "authorization" in request.headers:
         return None
     found = sessions.find(token)
@@ -249,7 +250,7 @@ def claim_in(request: Request, session: Session) -> Credentials | None:
         request: one with the session's cookie.
         session: it.
     """
-    token = request.cookies.get(cookie_name(request))
+    token = cookie_in(request, cookie_name(request))
     if session.claim is None or token is None:
         return None
     return _with_password(session.claim, token)

@@ -24,6 +24,7 @@ from leporid.broker.events.actor import set_actor
 from leporid.limits.shares import address_key
 from leporid.management import hosts
 from leporid.management.authorization import not_found
+from leporid.management.cookies import cookie_in
 from leporid.management.login import BasicLogin
 from leporid.management.paths import takes, visit_of
 from leporid.management.refusals import Refusal
@@ -98,7 +99,7 @@ class SignOnRoutes:
         around = self._around
         hosts.check(request, around.http_hosts)
         sign_on, given = self._sign_on(), request.query_params
-        verifier = request.cookies.get(_cookie_name(request), "")
+        verifier = cookie_in(request, _cookie_name(request)) or ""
         # Whatever comes back counts only where the login was begun: nobody is logged in as somebody
         # else by an address that another page has them open.
         if VERIFIER.fullmatch(verifier) is None or not hmac.compare_digest(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
 
 import pytest
 import uvloop
@@ -39,7 +40,7 @@ async def make_stack(clock: Clock) -> AsyncIterator[Callable[..., Stack]]:
     """Makes brokers with a listener; they are stopped after the test."""
     made: list[Stack] = []
 
-    def make(**settings: int) -> Stack:
+    def make(**settings: Any) -> Stack:
         made.append(Stack(**settings))
         return made[-1]
 

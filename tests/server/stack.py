@@ -19,6 +19,7 @@ from leporid.engine.engine import Engine
 from leporid.server.addresses import bind
 from leporid.server.link import Link
 from leporid.server.listener import Listener, hashing_threads, on_thread
+from leporid.server.tls import Certificates
 from leporid.server.turns import Turns
 
 SECRET = b"secret of this test process"
@@ -54,6 +55,7 @@ class Stack:
         handshake_ms: int = 10_000,
         connections_max: int = 100,
         handshakes_max: int = 100,
+        certificates: Certificates | None = None,
     ) -> None:
         self.engine = Engine(1)
         self.hashers = hashing_threads()
@@ -71,6 +73,8 @@ class Stack:
         self.broker.add_vhost("/")
         self.sockets = bind(["127.0.0.1"], 0)
         self.port: int = self.sockets[0].getsockname()[1]
+        tls_sockets = bind(["127.0.0.1"], 0) if certificates is not None else []
+        self.tls_port: int = tls_sockets[0].getsockname()[1] if tls_sockets else 0
         self.listener = Listener(
             self.sockets,
             self.broker,
@@ -78,6 +82,8 @@ class Stack:
             handshake_ms=handshake_ms,
             connections_max=connections_max,
             handshakes_max=handshakes_max,
+            tls_sockets=tls_sockets,
+            certificates=certificates,
         )
         self.listener.start()
         self.clients: list[Client] = []

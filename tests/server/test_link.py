@@ -2,13 +2,18 @@
 
 import asyncio
 import logging
+import select
 import socket
+import ssl
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from itertools import count
 
 import pytest
+from tests.server.certificates import NAME, Files, client_context
 from tests.server.client import GARBAGE, HEARTBEAT, Client, published
 from tests.server.stack import Clock, Stack
+from tests.server.test_readiness import round_of_the_loop
 
 from leporid.amqp.constants import FRAME_BODY, PROTOCOL_HEADER
 from leporid.amqp.frames import method_frame
@@ -32,6 +37,7 @@ from leporid.broker.connection.session import ConnectionState
 from leporid.server import hangups
 from leporid.server import link as module
 from leporid.server.link import Link
+from leporid.server.tls import Certificates, Tls
 
 BODY_BYTES = 32 * 1024
 # More than the kernel keeps for both ends of a socket together, and the broker on top of it.
@@ -468,3 +474,44 @@ async def test_confirms_of_a_peer_that_left_go_nowhere(stack: Stack):
     deliver, _ = await other.delivered()
     await other.say(BasicAck(deliver.delivery_tag))
     assert await is_alive(other)
+
+
+# ------------------------------------------------------------- handshakes of TLS
+
+
+@pytest.mark.parametrize("sound", [True, False])
+async def test_handshakes_of_tls_that_come_at_once_are_made_in_several_rounds(
+    files: Files, make_stack: Callable[..., Stack], sound: bool
+):
+    """One takes a millisecond or two, also if it fails, and gives no bytes that are counted."""
+    pair = files.issue(NAME, "link")
+    stack = make_stack(certificates=Certificates(Tls(pair.certificate, pair.key)))
+    links = stack.turns.links
+    with ExitStack() as sockets:
+        peers = []
+        for _ in range(60):
+            peer = sockets.enter_context(socket.create_connection(("127.0.0.1", stack.tls_port)))
+            peer.setblocking(False)
+            peers.append(peer)
+        while len(links) < len(peers):
+            await round_of_the_loop()
+        stack.engine.clock.monotonic_ns = count(0, 500_000).__next__
+        for peer in peers:
+            peer.send(client_hello(files) if sound else b"GET / HTTP/1.1\r\n\r\n")
+        done = [0]
+        while done[-1] < len(peers):
+            await round_of_the_loop()
+            if sound:
+                done.append(len(select.select(peers, [], [], 0)[0]))
+            else:
+                done.append(len(peers) - len(links))
+        assert max(map(int.__sub__, done[1:], done)) <= 8
+
+
+def client_hello(files: Files) -> bytes:
+    """The first message of a client."""
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context(files).wrap_bio(received, sent, server_hostname=NAME)
+    with suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return sent.read()

@@ -180,6 +180,28 @@ def test_a_name_has_its_own_certificate(broker, files):
     assert shown(broker, context, OTHER_NAME.upper()) == OTHER_NAME
 
 
+def test_a_name_that_is_no_text_is_refused_without_a_word_of_it_in_the_log(broker, files):
+    """Python would print a traceback with the name, for each ClientHello of whoever likes."""
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context(files).wrap_bio(received, sent, server_hostname="strange")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    hello = sent.read().replace(b"strange", b"st\xffange")
+    before = broker.log_path.stat().st_size
+    with socket.create_connection(("127.0.0.1", broker.amqps_port), PATIENCE_S) as plain:
+        plain.send(hello)
+        assert plain.recv(100)[:1] == b"\x15"  # an alert
+
+    def said() -> str:
+        text: str = broker.log_path.read_bytes()[before:].decode(errors="replace")
+        return text
+
+    until(lambda: "ERROR leporid.server.logs: an error could not be raised" in said())
+    assert "Exception ignored" not in said()
+    assert "st\\xffange" not in said()
+    assert shown(broker, client_context(files)) == NAME
+
+
 def openssl(
     broker: BrokerProcess, files: Files, *options: str, said: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
@@ -205,6 +227,19 @@ def test_openssl_is_content(broker, files, version):
 
 def test_openssl_may_not_renegotiate(broker, files):
     assert b"no renegotiation" in openssl(broker, files, "-tls1_2", said=b"R\n").stderr
+
+
+@pytest.mark.parametrize("group", ["ffdhe4096", "ffdhe6144", "ffdhe8192"])
+def test_no_key_is_agreed_on_that_takes_a_tenth_of_a_second(broker, files, group):
+    """With ffdhe8192 a ClientHello of 1.2 KB does, and costs a client nothing."""
+    refused = openssl(broker, files, "-tls1_3", "-groups", group)
+    assert b"alert handshake failure" in refused.stderr
+
+
+@pytest.mark.parametrize("groups", ["X25519:P-256", "P-256", "ffdhe8192:P-256"])
+def test_clients_have_their_choice_or_the_group_that_each_has(broker, files, groups):
+    done = openssl(broker, files, "-tls1_3", "-groups", groups)
+    assert b"Verify return code: 0 (ok)" in done.stdout
 
 
 def test_old_versions_are_refused(broker, files):

@@ -13,6 +13,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final
 
+logger = logging.getLogger(__name__)
+
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -68,6 +70,17 @@ class StandardError(logging.StreamHandler[Any]):
         super().__init__(sys.stderr)
 
 
+def report_unraisable(report: sys.UnraisableHookArgs) -> None:
+    """Write of an error that Python cannot raise what it would print past all budgets.
+
+    Not the object, which may be a peer's: the name that a client of TLS asks for (SNI), if that is
+    not ASCII.
+    """
+    logger.error(
+        "an error could not be raised: %s", report.exc_type.__name__, exc_info=report.exc_value
+    )
+
+
 def set_up(level: str, style: str = "console") -> None:
     """Write the log to standard error, or change how; where something else keeps it, nothing.
 
@@ -78,6 +91,7 @@ def set_up(level: str, style: str = "console") -> None:
     root = logging.getLogger()
     if not root.handlers:
         root.addHandler(StandardError())
+        sys.unraisablehook = report_unraisable
     for handler in root.handlers:
         if isinstance(handler, StandardError):
             handler.setFormatter(FORMATTERS[style])

@@ -114,10 +114,12 @@ cdef class Connection:
         """`count` bytes were read to `read_view`; handles every whole frame among them."""
         self.received_bytes += count
         self.connections.received_bytes += count
-        if count:
-            self.last_received_ms = self.connections.clock.now_ms
         self.connections.clock.units += UNITS_A_READ
         self.connections.clock.begin_slice(self.party)
+        if count:
+            self.last_received_ms = self.connections.clock.now_ms
+        else:
+            self.connections.clock.over()   # a step of a handshake: no unit says how long it took
         self.handle(self.connections.inbox, self.lead + count)
         if self.received_max and self.received_bytes > self.received_max and not self.paused:
             # Not before what came is handled: it may be what takes the limit away.
@@ -258,17 +260,13 @@ cdef class Connection:
 
     cdef bint greet(self, const uint8_t *p, size_t n) except -1:
         """Handle the protocol header; another one is answered with ours (AMQP 0-9-1 4.2.2)."""
-        cdef uint8_t *answer
-        cdef bytes own
         if n - self.at < 8:
             return False
         header = p[self.at:self.at + 8]
         self.at += 8
         self.greeted = True
         if header not in PROTOCOL_HEADERS:
-            own = OWN_HEADER
-            answer = self.output.room(8)
-            memcpy(answer, <char *> own, 8)
+            memcpy(self.output.room(8), <char *> (<bytes> OWN_HEADER), 8)
             self.output.out_end += 8
             self.session.on_stranger(header)
             self.finish()

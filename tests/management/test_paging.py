@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from typing import Any
 
 import httpx
@@ -74,6 +75,13 @@ async def test_an_empty_list_has_a_first_page(client: httpx.AsyncClient):
         ("page=1&page_size=x", "bad_request", "Pagination parameters are invalid"),
         ("page=1&name=(&use_regex=true", "bad_request", "is not a pattern RE2 accepts"),
         ("page=1&name=(?=a)&use_regex=true", "bad_request", "is not a pattern RE2 accepts"),
+        (f"page=1&name={'a' * 256}&use_regex=true", "bad_request", "at most 259 are allowed"),
+        # RE2 itself takes it, and then a tenth of a second for each name.
+        (
+            "page=1&use_regex=true&name=" + "(((.{1,10}){1,10}){1,10})" * 9,
+            "bad_request",
+            "pattern too large",
+        ),
         ("columns=" + ",".join("a" * 101), "bad_request", "columns: 101 were named, 100 may be"),
     ],
 )
@@ -93,6 +101,25 @@ async def test_names(world: World, client: httpx.AsyncClient):
     assert len(await names(client, "name=nothing")) == 3
     answer = (await client.get(f"{URL}&page=1&name=order")).json()
     assert (answer["filtered_count"], answer["total_count"]) == (2, 3)
+
+
+def test_a_path_ends_where_nothing_is():
+    """Paths may have thousands of names, for each of the objects of a list."""
+    table: Table[str] = Table({"a": lambda item: {"b": item}})
+    path = ("a", "c", *["d"] * 5000)
+    steps = 0
+
+    def count(*_: Any) -> None:
+        nonlocal steps
+        steps += 1
+
+    sys.setprofile(count)
+    try:
+        found = table.value("x", path), Columns([".".join(path)]).of(table, "x")
+    finally:
+        sys.setprofile(None)
+    assert found == (ABSENT, {})
+    assert steps < 1000
 
 
 async def test_conditions_on_fields(world: World, client: httpx.AsyncClient):

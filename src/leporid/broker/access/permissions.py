@@ -22,9 +22,11 @@ Kind = Literal["exchange", "queue"]
 
 RIGHTS: Final[tuple[Right, ...]] = ("configure", "write", "read")
 
-# RE2 compiles to a program several times the size of the pattern. 4 KiB holds an alternation of a
-# hundred names and keeps the largest program in the tens of kilobytes.
+# An alternation of a hundred names.
 PATTERN_BYTES_MAX = 4096
+# Of the program that RE2 makes of it; RE2's own bound. A pattern with counted repetitions that
+# needs all of it takes a tenth of a second for one name: for those who give patterns to others.
+PATTERN_MEMORY_BYTES_MAX = 8 * 1024 * 1024
 # Found in every name, line breaks included, since it is looked for anywhere.
 FOUND_IN_ALL: Final = ".*"
 
@@ -42,16 +44,31 @@ class Pattern:
     It is looked for anywhere in the name, so `orders` also matches `my-orders-2`; anchor it with
     `^` and `$` to mean the whole name. The empty pattern matches only the empty name, which makes
     it the way to write "nothing".
+
+    Args:
+        text: in RE2's syntax.
+        bytes_max: of the text.
+        memory_bytes_max: of what RE2 makes of it, by which the time grows that a name takes.
+
+    Raises:
+        PatternError: it is too large, or no pattern.
     """
 
     __slots__ = ("_compiled", "_is_everything", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        bytes_max: int = PATTERN_BYTES_MAX,
+        memory_bytes_max: int = PATTERN_MEMORY_BYTES_MAX,
+    ) -> None:
         size = len(text.encode("utf-8", "surrogatepass"))
-        if size > PATTERN_BYTES_MAX:
-            raise PatternError(f"is {size} bytes long; at most {PATTERN_BYTES_MAX} are allowed")
+        if size > bytes_max:
+            raise PatternError(f"is {size} bytes long; at most {bytes_max} are allowed")
         options = re2.Options()
         options.log_errors = False
+        options.max_mem = memory_bytes_max
         self.text = text
         # What most users have, and every declaration and binding asks for.
         self._is_everything = text == FOUND_IN_ALL

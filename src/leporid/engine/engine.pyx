@@ -74,7 +74,7 @@ cdef class Engine:
         self.verdicts = Verdicts()
         self.searches = Searches(self.verdicts)
         self.publishing = Publishing(self.queues)
-        self.cached_routes = CachedRoutes()
+        self.cached_routes = CachedRoutes(self.jobs)
         self.queues.make_backlog = partial(_make_backlog, self.publishing)
         self.connections = Connections(self.jobs, self.publishing, self.streams, self.searches)
 

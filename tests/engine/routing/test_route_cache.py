@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections import Counter
 
 import pytest
@@ -89,6 +91,30 @@ def test_keys_without_end(routes, queue):
     assert queue.ready_count == count // 3 + 50 + 16
     assert routes.asked["0"] == 1
     assert set(routes.asked.values()) <= {1, 2}
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_many_routes_are_freed_in_several_turns(engine, routes, queue, changed: bool):
+    """Publishers who never repeat a key fill a cache again and again; clearing it took 10 ms."""
+    keys = [f"{number}" for number in range(5000)]
+    routes.queues = {key: [queue] for key in keys}
+    before = sys.getrefcount(queue)
+    routes.send(*keys)
+    routes.queues.clear()
+    kept = sys.getrefcount(queue) - before + len(keys)
+    engine.clock.monotonic_ns = itertools.count(0, 1_000_000).__next__
+    if changed:
+        routes.cache.forget()
+    else:
+        engine.cached_routes.bytes_max = 0
+        routes.send("one more")
+    assert engine.cached_routes.bytes < 1000
+    seen = [sys.getrefcount(queue)]
+    while engine.jobs.waiting:
+        engine.run()
+        seen.append(sys.getrefcount(queue))
+    freed = list(map(int.__sub__, seen, seen[1:]))
+    assert max(freed) < 1000 < sum(freed) <= kept
 
 
 def test_all_exchanges_together_keep_so_many_routes(engine, queue):

@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from leporid.engine.bounds.clock cimport Clock
+from leporid.engine.bounds.jobs cimport Jobs
 from leporid.engine.queue.queue cimport Totals
 from leporid.engine.routing.conditional_routes cimport FilterOutcomes, UnfinishedRoute
 from leporid.engine.routing.route cimport Route
@@ -16,6 +17,7 @@ cdef class RouteCache
 cdef class CachedRoutes:
     cdef public uint64_t bytes_max
     cdef readonly uint64_t bytes    # the memory of all of them, roughly
+    cdef Jobs jobs                  # frees the routes of a cache that is cleared
     cdef dict caches                # that have routes; the one that began to fill first comes first
     cdef int add(self, RouteCache routes, uint64_t size) except -1
     cdef int remove(self, RouteCache routes) except -1

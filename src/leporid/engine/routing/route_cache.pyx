@@ -14,6 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.iterator cimport PyIter_Check
 
 from leporid.engine.bounds.clock cimport Clock, spend
+from leporid.engine.bounds.jobs cimport Jobs
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.conditional_routes cimport ConditionalRoute, FilterOutcomes
 from leporid.engine.routing.route cimport Route, all_queues, make_route
@@ -36,6 +37,8 @@ cdef enum:
     # Routes that are updated one by one when a binding with a filter comes or goes. If there are
     # more, the cache is cleared: each takes a microsecond or so.
     AMENDED_MAX = 64
+    # Routes that are freed in one piece when a cache is cleared, 0.3 microseconds each.
+    FREED_AT_ONCE = 512
     # Memory of the outcomes of filters cached for one exchange, and of one outcome without its
     # lists of filters and queues. Beyond, the cache is cleared.
     OUTCOMES_BYTES_MAX = 32 * 1024 * 1024
@@ -57,10 +60,19 @@ cdef str text_of(bytes key):
         raise PreconditionFailed(f"routing key {key!r} is not valid UTF-8") from None
 
 
+def _freeing(list table, Clock clock):
+    """Free the routes of a cache that was cleared, in steps."""
+    while table:
+        table.pop()
+        if spend(clock, 1):
+            yield
+
+
 cdef class CachedRoutes:
     """What the route caches of one broker keep together; bounded."""
 
-    def __cinit__(self):
+    def __cinit__(self, Jobs jobs not None):
+        self.jobs = jobs
         self.bytes_max = ALL_BYTES_MAX
         self.caches = {}
 
@@ -102,6 +114,8 @@ cdef class RouteCache:
         self.clear()
 
     cdef int clear(self) except -1:
+        if self.count > FREED_AT_ONCE:
+            self.all_routes.jobs.start(_freeing(self.table, self.clock))
         self.table = [None] * 16
         self.mask = 15
         self.count = 0

@@ -7,6 +7,7 @@ much there is. A new method has to say which.
 from __future__ import annotations
 
 import inspect
+from itertools import chain
 from typing import Final
 
 from leporid.amqp.methods import (
@@ -25,6 +26,11 @@ from leporid.amqp.methods import (
     ChannelOpen,
     ConfirmSelect,
     ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionStartOk,
+    ConnectionTuneOk,
+    ConnectionUpdateSecret,
     ExchangeBind,
     ExchangeDeclare,
     ExchangeDelete,
@@ -78,11 +84,22 @@ LIMITED: Final[dict[type[Method], str]] = {
     TxRollback: "limits.transaction_entries_max",
 }
 
+# Of the connection itself, that is not handled in steps: what bounds it.
+OF_CONNECTIONS: Final[dict[type[Method], str]] = {
+    ConnectionStartOk: "server.listener.HANDSHAKE_BYTES_MAX, and one login at a time",
+    ConnectionTuneOk: "once",
+    ConnectionOpen: "once",
+    ConnectionUpdateSecret: "no further input is handled until it is answered",
+    ConnectionCloseOk: "nothing is left to do",
+}
+
 
 def test_every_method_says_what_bounds_it() -> None:
     named = [*IN_STEPS, *SMALL, *STARTS_JOBS, *LIMITED]
     assert len(named) == len(set(named))
     assert set(named) == set(channel.HANDLERS)
+    handled = set(chain.from_iterable(connection.HANDLERS.values()))
+    assert {*OF_CONNECTIONS, ConnectionClose} == handled
 
 
 def test_what_may_cause_much_is_handled_in_steps() -> None:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from leporid.broker.access.access import guest
 from leporid.limits.refusals import Refusals
 from leporid.management.admission import Admission
-from leporid.management.parameters import Parameters, body_of, nearest, whole
+from leporid.management.parameters import COMPARED_MAX, Parameters, body_of, nearest, whole
 from leporid.management.refusals import Refusal
 
 
@@ -65,6 +65,27 @@ def test_the_nearest_name():
     assert nearest("colums", ["columns", "from"]) == "; did you mean 'columns'?"
     assert nearest("zzz", ["columns", "from"]) == "; there are columns, from"
     assert nearest("zzz", []) == "; there are none here"
+
+
+async def test_a_member_of_a_megabyte_is_not_compared(monkeypatch: pytest.MonkeyPatch):
+    """It took a tenth of a second."""
+    compared: list[str] = []
+
+    def compare(word: str, *_: object, **__: object) -> list[str]:
+        compared.append(word)
+        return []
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": b'{"%s": 1}' % (b"a" * 900_000), "more_body": False}
+
+    monkeypatch.setattr("difflib.get_close_matches", compare)
+    request = Request({"type": "http", "headers": []}, receive)
+    with pytest.raises(Refusal, match="unknown member; there are state") as caught:
+        await body_of(Admission(Refusals()), request, guest(b"s" * 32), ("state",))
+    assert compared == []
+    assert len(caught.value.facts["parameter"]) == COMPARED_MAX
+    assert "zz" not in nearest("zz", ["state"])
+    assert compared == ["zz"]
 
 
 async def test_a_body_of_nothing_has_no_members():

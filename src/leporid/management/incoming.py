@@ -27,6 +27,7 @@ from leporid.management.arrow_ipc import (
     TableTooLarge,
     read_stream,
 )
+from leporid.management.parameters import COMPARED_MAX
 from leporid.management.tables import HEADERS_TYPE, PROPERTIES_TYPE
 
 # What one table may take beside its request: without compression, cast, and as encoded rows. Four
@@ -211,6 +212,7 @@ def _check_properties(field: Field) -> None:
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
+    name = name[:COMPARED_MAX]  # it may have megabytes
     near = difflib.get_close_matches(name, list(known), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
     return f"unknown {what} {name!r}{hint}"

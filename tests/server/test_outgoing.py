@@ -78,7 +78,17 @@ def test_what_is_no_answer(pieces, why):
         sent(where)
 
 
-@pytest.mark.parametrize("beginning", [b"", HEAD + b"x-", HEAD + b"content-length: 99\r\n\r\n"])
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"",
+        HEAD + b"x-",
+        HEAD + b"content-length: 99\r\n\r\n",
+        # What every server answers who heeds our `connection: close`.
+        HEAD + b"connection: close\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\n\r\n",
+    ],
+)
 def test_drops_do_not_make_it_longer(beginning):
     def drip(peer: socket.socket) -> None:
         peer.sendall(beginning)

@@ -104,10 +104,11 @@ def ask(
     else:
         connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=seconds)
     late = threading.Event()
+    # The connection forgets it once an answer says that it is the last one.
+    sock: socket.socket | None = None
 
     def cut() -> None:
         late.set()
-        sock = connection.sock
         if sock is not None:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
@@ -118,6 +119,7 @@ def ask(
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
         connection.connect()
+        sock = connection.sock
         if late.is_set():
             raise TimeoutError  # looking the name up took it all, and `cut` comes only once
         connection.request(

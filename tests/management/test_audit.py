@@ -29,6 +29,25 @@ def audited(log: pytest.LogCaptureFixture) -> list[str]:
     return [line.getMessage() for line in log.records if line.name == "leporid.audit"]
 
 
+async def test_what_was_only_tried_is_no_act(
+    world: World, client: httpx.AsyncClient, log: pytest.LogCaptureFixture
+):
+    tried = {"dry_run": "true"}
+    policy = {"pattern": "x", "definition": {"expires": 1}}
+    one = "/api/policies/%2F/p"
+    assert (await client.put(one, json=policy, params=tried)).status_code == 200
+    imported = await client.post("/api/definitions", json={"queues": []}, params=tried)
+    assert imported.status_code == 200
+    assert audited(log) == []
+    # What is refused is told, and what only looks like a dry run is an act.
+    await client.put(one, auth=("reader", "secret"), json=policy, params=tried)
+    await client.put("/api/users/ann", json={"password": "s", "tags": ""}, params=tried)
+    await client.put(one, json=policy, params={"dry_run": "false"})
+    assert [line.rsplit(": ")[-1] for line in audited(log)] == [
+        "401 (Not management user)", "201", "201",
+    ]  # fmt: skip
+
+
 async def test_acts_and_their_outcomes(
     world: World, client: httpx.AsyncClient, log: pytest.LogCaptureFixture
 ):

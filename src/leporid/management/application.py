@@ -70,7 +70,7 @@ from leporid.management.moving import MoveRoutes
 from leporid.management.nodes import NodeRoutes
 from leporid.management.openapi import OpenApiRoutes
 from leporid.management.overview import OverviewRoutes
-from leporid.management.paths import CostedRoute, Handler, ProbeRoute, RawRoute
+from leporid.management.paths import DRY_RUN, CostedRoute, Handler, ProbeRoute, RawRoute
 from leporid.management.pausing import PauseRoutes
 from leporid.management.permissions import PermissionRoutes
 from leporid.management.pipelines import PipelineRoutes
@@ -507,6 +507,9 @@ def takes_json(request: Request) -> bool:
 
 
 def _answering(handler: Handler, audit: AuditLog | None, *, negotiated: bool) -> Handler:
+    # Elsewhere the word has no effect, and what is done is an act.
+    knows_dry_runs = DRY_RUN in getattr(handler, "query", {})
+
     @functools.wraps(handler)
     async def answer(request: Request) -> Response:
         reason = ""
@@ -530,7 +533,8 @@ def _answering(handler: Handler, audit: AuditLog | None, *, negotiated: bool) ->
             if audit is not None:
                 audit.note(request, 500)
             raise
-        if audit is not None:
+        tried = knows_dry_runs and request.query_params.get(DRY_RUN) == "true"
+        if audit is not None and not (tried and found.status_code < 400):
             audit.note(request, found.status_code, reason)
         if isinstance(found, JSONResponse):
             # A text file ends so, and a terminal's prompt begins a line.

@@ -183,6 +183,12 @@ class DelayRoutes:
         await self._synced(user)
         return Response(status_code=204)
 
+    @takes(
+        message_id={"type": "string"},
+        dry_run={"type": "boolean"},
+        all={"type": "boolean"},
+        **{name: {"type": "string"} for name in FILTER_PARAMETERS},
+    )
     async def cancel_several(self, request: Request) -> Response:
         """DELETE …/{exchange}: what passes filters, or all that waits; or how much that would be.
 

@@ -135,6 +135,21 @@ def test_the_theme_is_chosen_and_remembered(shared: Tab):
     shared.page.emulate_media(color_scheme="light")
 
 
+def test_a_page_prints_its_contents_dark_on_light(shared: Tab):
+    shared.page.emulate_media(color_scheme="light")
+    shared.go("queues")
+    light = ground(shared)
+    try:
+        shared.page.emulate_media(color_scheme="dark", media="print")
+        assert ground(shared) == light
+        expect(shared.row("orders")).to_be_visible()
+        expect(shared.page.get_by_role("heading", name="Queues", exact=True)).to_be_visible()
+        for what in ("nav", ".top", ".list-head", ".page-actions", ".same"):
+            expect(shared.page.locator(what).first).to_be_hidden()
+    finally:
+        shared.page.emulate_media(color_scheme="light", media="screen")
+
+
 def ground(tab: Tab) -> str:
     """Return the colour of the page's ground."""
     found: str = tab.page.evaluate("() => getComputedStyle(document.body).backgroundColor")

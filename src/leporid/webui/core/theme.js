@@ -3,7 +3,10 @@
    Must not know who draws; charts, which are pixels, are told of a change. */
 
 const KEY = "leporid.theme";
-const MEDIA = { system: "(prefers-color-scheme: dark)", light: "not all", dark: "all" };
+// Paper is light.
+const MEDIA = {
+  system: "screen and (prefers-color-scheme: dark)", light: "not all", dark: "screen",
+};
 const dark = matchMedia(MEDIA.system);
 const listeners = new Set();
 

@@ -21,6 +21,7 @@ def shown(as_json=False, **given) -> str:
         "sort": None,
         "reverse": False,
         "like": None,
+        "regex": False,
         "where": None,
         **given,
     }
@@ -35,6 +36,14 @@ def test_names_order_and_columns():
     assert shown(sort="n", reverse=True, columns="n,name") == "n\tname\n3\tA\n2\tab\n1\tb\n"
     assert json.loads(shown(as_json=True, columns="n")) == [{"n": 1}, {"n": 3}, {"n": 2}]
     assert json.loads(shown(as_json=True)) == ROWS
+
+
+def test_a_name_may_be_a_regular_expression(leporid):
+    assert shown(like="^A", regex=True) == "name\nA\nab\n"
+    with pytest.raises(WrongUse, match="'\\(' is no regular expression"):
+        shown(like="(", regex=True)
+    leporid("exchanges", "list", "--name", "^amq.[dt]", "--regex", "--quiet", "--vhost", "/")
+    assert leporid.out.split() == ["amq.direct", "amq.topic"]
 
 
 def test_a_column_that_nothing_has_is_told(leporid, capsys):

@@ -272,7 +272,9 @@ def test_runs_of_pipelines_are_shown_and_forgotten(tab: Tab, hands: Hands, api: 
     tab.open("pipelines", vhost="/", tab="runs").settled()
     expect(tab.row(name)).to_contain_text("running")
     expect(tab.row(name)).to_contain_text("1,234")
-    expect(tab.page.locator(".same")).to_contain_text("leporid pipelines list --vhost /")
+    expect(tab.page.locator(".same")).to_contain_text(
+        "leporid pipelines list --sort reported_ms --reverse --vhost /"
+    )
     hands.press(tab.button(f"Runs of {name}"))
     expect(tab.dialog.locator("tbody tr")).to_have_count(2)
     expect(tab.dialog).to_contain_text("the disk is full")

@@ -227,6 +227,7 @@ def _add_shared(parser: Parser, verb: Verb) -> None:
         rows.add_argument("--sort", metavar="COLUMN", help="order by a column")
         rows.add_argument("--reverse", action="store_true", help="the largest first")
         rows.add_argument("--name", dest="like", metavar="TEXT", help="names with this text only")
+        rows.add_argument("--regex", action="store_true", help="that text is a regular expression")
         rows.add_argument(
             "--where", action="append", metavar="COLUMN=VALUE", help="rows with this only; !=, <, >"
         )

@@ -7,9 +7,9 @@ for doing the same here where it does not. Must not know any noun.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from leporid.cli.outcomes import WrongUse, one_line
 from leporid.cli.output import Row, columns_of, sorted_rows, value_at
@@ -33,7 +33,7 @@ def show_paged(
     conditions = _conditions(options)
     query: dict[str, str | int | Sequence[str] | None] = {"where": options.where or None}
     if options.like:
-        query["name"] = options.like
+        query |= {"name": options.like, "use_regex": "true" if options.regex else None}
     if options.sort:
         query |= {"sort": options.sort, "sort_reverse": "true" if options.reverse else None}
     if not session.out.as_json or options.columns:
@@ -65,7 +65,8 @@ def show_rows(
     kept = list(rows)
     _tell_of_empty(kept, (".".join(each.path) for each in conditions))
     if options.like:
-        kept = [row for row in kept if _has(row, name, options.like)]
+        wanted = _wanted(options)
+        kept = [row for row in kept if wanted(str(value_at(row, name) or ""))]
     _tell_of_empty(kept, columns_of(options.columns, ()))
     kept = sorted_rows(kept, options.sort, options.reverse)
     session.out.rows(_narrowed(session, kept, conditions, shown), shown, name)
@@ -103,5 +104,12 @@ def _tell_of_empty(rows: Sequence[Row], asked: Iterable[str]) -> None:
             print(f"leporid: {one_line(said)}", file=sys.stderr)
 
 
-def _has(row: Mapping[str, Any], name: str, text: str) -> bool:
-    return text.casefold() in str(value_at(row, name) or "").casefold()
+def _wanted(options: argparse.Namespace) -> Callable[[str], object]:
+    """Return what says of a name whether it is wanted, however its letters are written."""
+    text: str = options.like
+    if not options.regex:
+        return lambda name: text.casefold() in name.casefold()
+    try:
+        return re.compile(text, re.IGNORECASE).search
+    except re.error as error:
+        raise WrongUse(f"--name {text!r} is no regular expression: {error}") from None

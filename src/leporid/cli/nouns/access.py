@@ -18,6 +18,9 @@ USER: Final = argument("user_name", metavar="USER")
 TAGS: Final = argument(
     "--tags", metavar="A,B", help="administrator, monitoring, policymaker, management, …"
 )
+WITHOUT: Final = argument(
+    "--without-permissions", action="store_true", help="those alone who can enter no virtual host"
+)
 NO_TAG: Final = "Not management user"
 """What a broker says to who has logged in and has none of the tags."""
 
@@ -31,7 +34,8 @@ HASH: Final = ("password_hash", "hashing_algorithm")
 
 
 def _list_users(session: Session, options: argparse.Namespace) -> None:
-    show_rows(session, map(_shown, session.every("users")), ("name", "tags"))
+    path = ("users", "without-permissions") if options.without_permissions else ("users",)
+    show_rows(session, map(_shown, session.every(*path)), ("name", "tags"))
 
 
 def _show_user(session: Session, options: argparse.Namespace) -> None:
@@ -139,7 +143,7 @@ def _delete_user(session: Session, options: argparse.Namespace) -> None:
 USERS: Final = Noun(
     "users",
     (
-        Verb("list", "list users", _list_users, kind=Kind.LIST),
+        Verb("list", "list users", _list_users, (WITHOUT,), Kind.LIST),
         Verb("show", "show a user and its permissions", _show_user, (USER,), completes="users"),
         Verb(
             "add",

@@ -32,6 +32,10 @@ function line(...parts) {
   return ["leporid", ...parts.flat()].filter(Boolean).join(" ");
 }
 
+function inVhost(vhost) {
+  return `--vhost ${quoted(vhost)}`;
+}
+
 /** `leporid queues add …`, of what is sent to declare a queue. */
 export function addQueue(vhost, name, body) {
   const { "x-queue-type": type, ...rest } = body.arguments;
@@ -42,7 +46,7 @@ export function addQueue(vhost, name, body) {
     !body.durable && "--transient",
     body.auto_delete && "--auto-delete",
     options("argument", rest),
-    `--vhost ${quoted(vhost)}`,
+    inVhost(vhost),
   );
 }
 
@@ -56,7 +60,7 @@ export function addExchange(vhost, name, body) {
     body.auto_delete && "--auto-delete",
     body.internal && "--internal",
     options("argument", body.arguments),
-    `--vhost ${quoted(vhost)}`,
+    inVhost(vhost),
   );
 }
 
@@ -71,7 +75,7 @@ export function addBinding(vhost, source, kind, destination, body) {
     body.routing_key && `--key ${quoted(body.routing_key)}`,
     sql && `--filter ${quoted(sql)}`,
     options("argument", rest),
-    `--vhost ${quoted(vhost)}`,
+    inVhost(vhost),
   );
 }
 
@@ -89,6 +93,77 @@ export function publish(vhost, exchange, body) {
     mode !== 2 && "--transient",
     options("header", headers),
     options("property", properties),
-    `--vhost ${quoted(vhost)}`,
+    inVhost(vhost),
+  );
+}
+
+/**
+ * `leporid NOUN list …`, of what a list asks the broker.
+ *
+ * @param {string} noun with arguments of its own behind a space.
+ * @param {object} question parameters of the route.
+ * @param {string|null} vhost whose rows they are; null: all.
+ */
+export function list(noun, { name, use_regex: regex, sort, sort_reverse: reverse, where }, vhost) {
+  const end = noun.indexOf(" ");
+  return line(
+    end < 0 ? noun : noun.slice(0, end),
+    "list",
+    end < 0 ? "" : noun.slice(end + 1),
+    name && `--name ${quoted(name)}`,
+    regex && "--regex",
+    sort && `--sort ${quoted(sort)}`,
+    sort && reverse === "true" && "--reverse",
+    (where ?? []).map((each) => `--where ${quoted(each)}`),
+    vhost !== null && inVhost(vhost),
+  );
+}
+
+/** `leporid cat …`: the messages of a queue or a stream, which stay where they are. */
+export function cat(kind, vhost, name, { filter, tags, key, count, take } = {}) {
+  const place = [vhost, name].map(encodeURIComponent).join("/");
+  return line(
+    "cat",
+    quoted(`${kind}://${place}`),
+    filter && `--filter ${quoted(filter)}`,
+    tags && `--tags ${quoted(tags)}`,
+    key && `--key ${quoted(key)}`,
+    count && `--count ${quoted(count)}`,
+    take && "--take --yes",
+  );
+}
+
+/**
+ * `leporid queues move …`; null if nothing says where to.
+ *
+ * @param {{queue?: string, exchange?: string, routing_key?: string, origin?: string}} to
+ */
+export function move(vhost, queue, to, { limit, filter } = {}) {
+  const { queue: other, exchange, routing_key: key, origin } = to;
+  if (!other && !exchange && !origin) {
+    return null;
+  }
+  return line(
+    "queues move",
+    quoted(queue),
+    other && quoted(other),
+    origin && `--origin ${origin}`,
+    exchange && `--exchange ${quoted(exchange)}`,
+    key && `--key ${quoted(key)}`,
+    limit && `--limit ${quoted(limit)}`,
+    filter && `--filter ${quoted(filter)}`,
+    inVhost(vhost),
+  );
+}
+
+/** `leporid policies set …`, or of operator policies, of what is sent to set one. */
+export function setPolicy(kind, vhost, name, body) {
+  return line(
+    kind,
+    "set",
+    [name, body.pattern, JSON.stringify(body.definition)].map(quoted),
+    `--priority ${quoted(String(body.priority))}`,
+    `--apply-to ${quoted(body["apply-to"])}`,
+    inVhost(vhost),
   );
 }

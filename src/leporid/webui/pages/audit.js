@@ -4,6 +4,7 @@
 
 import { age, moment } from "../core/format.js";
 import { html } from "../core/html.js";
+import { linesOf } from "../core/list_query.js";
 import { href, setQuery } from "../core/route.js";
 import { useVhost } from "../core/vhost.js";
 import { Empty } from "../parts/empty.js";
@@ -68,15 +69,15 @@ function plain(path) {
 export default function Audit({ query }) {
   const vhost = useVhost();
   const asked = { user: query.user || undefined, vhost: vhost ?? undefined };
-  return html`<${Page} title="Audit" http=${{ path: ["audit"], query: asked }}
-    cli=${["leporid audit list", query.user && `--of ${quoted(query.user)}`]
-      .filter(Boolean).join(" ")}>
+  const list = { path: ["audit"], query: asked, filters: FILTERS };
+  const noun = query.user ? `audit --of ${quoted(query.user)}` : "audit";
+  return html`<${Page} title="Audit" ...${linesOf(noun, list, query, vhost)}>
     <p class="soft">What was changed over HTTP, by this page, by commands and by programs, and what
       was refused. The newest are in memory; the log of the broker has all of them.</p>
     ${query.user && html`<p>Of user <strong class="name">${query.user}</strong>.
       ${" "}<button type="button" class="button quiet"
         onClick=${() => setQuery({ user: null, page: null })}>Show all users</button></p>`}
-    <${List} path=${["audit"]} query=${asked} columns=${COLUMNS} filters=${FILTERS}
+    <${List} ...${list} columns=${COLUMNS}
       caption="Audit" search="Filter by path" rowKey=${(row) => row.id}
       empty=${html`<${Empty} title="Nothing yet">
         Nobody has changed anything${vhost !== null && " there"} since the broker started.<//>`} />

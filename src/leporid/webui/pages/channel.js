@@ -77,7 +77,7 @@ export default function Channel({ parts, query }) {
     </section>
     <section class="stack">
       <h2>Consumers</h2>
-      <${ChannelConsumers} consumers=${found.consumer_details ?? []} />
+      <${ChannelConsumers} vhost=${found.vhost} channel=${name} />
     </section></div>
   <//>`;
 }

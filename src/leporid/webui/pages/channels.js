@@ -1,11 +1,12 @@
 /* Channels: the list. */
 
 import { html } from "../core/html.js";
+import { linesOf } from "../core/list_query.js";
 import { useVhost } from "../core/vhost.js";
 import { channelColumns } from "../parts/channel_columns.js";
 import { Empty } from "../parts/empty.js";
 import { List } from "../parts/list.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 
 const FILTERS = [
   {
@@ -30,16 +31,14 @@ const FILTERS = [
 export default function Channels({ query }) {
   const vhost = useVhost();
   const path = vhost === null ? ["channels"] : ["vhosts", vhost, "channels"];
+  const list = { path, filters: FILTERS };
   return html`<${Page}
     title="Channels"
-    cli=${["leporid channels list", query.name && `--name ${quoted(query.name)}`]
-      .filter(Boolean).join(" ")}
-    http=${{ path, query: { page: query.page ?? 1, name: query.name, sort: query.sort } }}
+    ...${linesOf("channels", list, query, vhost)}
   >
     <${List}
-      path=${path}
+      ...${list}
       columns=${channelColumns({ vhost })}
-      filters=${FILTERS}
       rowKey=${(row) => row.name}
       caption="Channels"
       empty=${html`<${Empty} title="No channels">

@@ -2,6 +2,7 @@
 
 import { byteRate, moment } from "../core/format.js";
 import { html } from "../core/html.js";
+import { linesOf } from "../core/list_query.js";
 import { useLive } from "../core/live.js";
 import { href } from "../core/route.js";
 import { useVhost } from "../core/vhost.js";
@@ -10,7 +11,7 @@ import { ConnectionState } from "../parts/connection_state.js";
 import { Empty } from "../parts/empty.js";
 import { List } from "../parts/list.js";
 import { Notice } from "../parts/notice.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 
 const FIELDS = [
   "name", "user_provided_name", "vhost", "user", "state", "ssl", "channels", "recv_oct_details",
@@ -65,8 +66,8 @@ function columnsOf(vhost) {
         html` <span class="badge">TLS</span>`}`,
     },
     { ...countColumn("channels", "Channels"), wide: true },
-    octetsColumn("recv_oct", "From client"),
-    octetsColumn("send_oct", "To client"),
+    { ...octetsColumn("recv_oct", "From client"), under: true },
+    { ...octetsColumn("send_oct", "To client"), under: true },
     { name: "client", title: "Client", wide: true, cell: client },
     {
       name: "connected_at",
@@ -95,20 +96,17 @@ export default function Connections({ query }) {
   const vhost = useVhost();
   const alarms = useLive()?.overview?.alarms ?? [];
   const path = vhost === null ? ["connections"] : ["vhosts", vhost, "connections"];
+  const list = { path, query: { columns: FIELDS }, filters: FILTERS };
   return html`<${Page}
     title="Connections"
-    cli=${["leporid connections list", query.name && `--name ${quoted(query.name)}`]
-      .filter(Boolean).join(" ")}
-    http=${{ path, query: { page: query.page ?? 1, name: query.name, sort: query.sort } }}
+    ...${linesOf("connections", list, query, vhost)}
   >
     ${alarms.length > 0 &&
     html`<${Notice} kind="warn">An alarm is on (${alarms.join(", ")}): connections
       that publish are blocked until it ends. ${" "}<a href=${href([])}>Overview</a><//>`}
     <${List}
-      path=${path}
-      query=${{ columns: FIELDS }}
+      ...${list}
       columns=${columnsOf(vhost)}
-      filters=${FILTERS}
       rowKey=${(row) => row.name}
       caption="Connections"
       empty=${html`<${Empty} title="No connections">

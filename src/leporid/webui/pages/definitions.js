@@ -29,7 +29,7 @@ export default function Definitions({ query }) {
       `leporid definitions export all.json${option}`,
       `leporid definitions import all.json --dry-run${option}`,
     ]}
-    http=${[{ path }, { method: "POST", path, query: { dry_run: "true" } }]}>
+    http=${[{ path }, { method: "POST", path, query: { dry_run: "true" }, file: "all.json" }]}>
     <p class="soft">Virtual hosts, users, permissions, policies, exchanges, queues and bindings as
       one JSON document, which RabbitMQ reads and writes too. Messages are not in it.</p>
     <div class="scope"><${Scope} vhost=${vhost} /></div>

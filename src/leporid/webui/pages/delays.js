@@ -3,6 +3,7 @@
 
 import { html, useEffect, useState } from "../core/html.js";
 import { get } from "../core/api.js";
+import { list, quoted } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { count } from "../core/format.js";
 import { setQuery } from "../core/route.js";
@@ -37,9 +38,11 @@ function InDelays({ vhost, query }) {
   if (exchange) {
     http.push({ method: "GET", path: ["delays", vhost, exchange] });
   }
+  const cli = ["delays", exchange && `delays ${quoted(exchange)}`].filter(Boolean)
+    .map((noun) => list(noun, {}, vhost));
   return html`
     <${Page} title="Delays" http=${http}
-      cli=${["leporid delays list", exchange && `leporid delays list ${exchange}`].filter(Boolean)}
+      cli=${cli}
       head=${html`Delays <span class="crumb">in <span class="name">${vhost}</span></span>`}>
       ${error && html`<${Notice} kind="bad">${error.message}<//>`}
       ${data && !waiting.length && html`<${Empty} title="Nothing waits">

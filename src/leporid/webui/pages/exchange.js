@@ -11,7 +11,7 @@ import { statCount, statRate } from "../core/stats.js";
 import { ArgumentTable } from "../parts/arguments.js";
 import { Badges } from "../parts/badges.js";
 import { BindForm } from "../parts/bind_form.js";
-import { BindingList } from "../parts/bindings.js";
+import { BindingList, bindingLines } from "../parts/bindings.js";
 import { Button } from "../parts/button.js";
 import { Confirm } from "../parts/confirm.js";
 import { Empty } from "../parts/empty.js";
@@ -41,13 +41,26 @@ function Overview({ vhost, name, query }) {
   </div>`;
 }
 
+const outOf = (path) => ({ path: [...path, "bindings", "source"], prefix: "out-" });
+const into = (path) => ({ path: [...path, "bindings", "destination"], prefix: "in-" });
+
+function linesOfBindings(path, vhost, name, query) {
+  const isDefault = name === "amq.default";
+  const found = [bindingLines(outOf(path), { source: isDefault ? "" : name }, query, vhost)];
+  if (!isDefault) {
+    const ends = { destination: name, destination_type: "exchange" };
+    found.push(bindingLines(into(path), ends, query, vhost));
+  }
+  return { cli: found.map(({ cli }) => cli), http: found.map(({ http }) => http) };
+}
+
 function Bindings({ path, vhost, name }) {
   const [version, setVersion] = useState(0);
   const changed = () => setVersion((before) => before + 1);
   return html`<div class="stack">
     <section class="stack">
       <h2>From this exchange</h2>
-      <${BindingList} path=${[...path, "bindings", "source"]} shows="destination" prefix="out-"
+      <${BindingList} ...${outOf(path)} shows="destination"
         version=${version} onChange=${changed} caption="Bindings from this exchange"
         empty=${html`<${Empty} title="No bindings">
           Messages that come here go nowhere until a queue is bound.<//>`} />
@@ -59,9 +72,10 @@ function Bindings({ path, vhost, name }) {
       </section>
       <section class="stack">
         <h2>To this exchange</h2>
-        <${BindingList} path=${[...path, "bindings", "destination"]} shows="source" prefix="in-"
+        <${BindingList} ...${into(path)} shows="source"
           version=${version} onChange=${changed} caption="Bindings to this exchange"
-          empty=${html`<${Empty} title="No other exchange is bound to this one" />`} />
+          empty=${html`<${Empty} title="No exchange is bound to this one">
+            Publishers send to it directly. Bind it on the page of another exchange.<//>`} />
       </section>`}
   </div>`;
 }
@@ -113,12 +127,19 @@ export default function Exchange({ parts, query }) {
   };
   const show = panels[tab];
   const place = `${quoted(name)} --vhost ${quoted(vhost)}`;
+  const lines = {
+    overview: () => ({
+      cli: [`leporid exchanges show ${place}`, `leporid exchanges delete ${place}`],
+      http: [{ path }, { method: "DELETE", path }],
+    }),
+    bindings: () => linesOfBindings(path, vhost, name, query),
+    settings: () => ({ cli: `leporid exchanges show ${place}`, http: { path } }),
+  };
   return html`<${Page}
     title=${shown}
     head=${html`${head} <${Badges} object=${exchange} />`}
     actions=${html`<${Delete} path=${path} name=${name} />`}
-    cli=${[`leporid exchanges show ${place}`, `leporid exchanges delete ${place}`]}
-    http=${[{ path }, { path: [...path, "bindings", "source"] }, { method: "DELETE", path }]}
+    ...${lines[show ? tab : "overview"]?.()}
   >
     ${error && html`<${Notice} kind="bad">${error.message}<//>`}
     <${MissingExchange} vhost=${vhost} kind="exchange" name=${name} />

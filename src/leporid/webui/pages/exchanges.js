@@ -1,6 +1,7 @@
 /* Exchanges: the list, and declaring one. */
 
 import { html, useState } from "../core/html.js";
+import { linesOf } from "../core/list_query.js";
 import { exchangeSegment, go, href } from "../core/route.js";
 import { useVhost } from "../core/vhost.js";
 import { Badges } from "../parts/badges.js";
@@ -9,7 +10,7 @@ import { rateColumn, vhostColumn } from "../parts/cells.js";
 import { DeclareExchange } from "../parts/declare_exchange.js";
 import { Empty } from "../parts/empty.js";
 import { List } from "../parts/list.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 
 function columnsOf(vhost) {
   return [
@@ -48,6 +49,7 @@ export default function Exchanges({ query }) {
   const vhost = useVhost();
   const [declaring, setDeclaring] = useState(false);
   const path = vhost === null ? ["exchanges"] : ["exchanges", vhost];
+  const list = { path, filters: FILTERS };
   const declared = (place, name) => {
     setDeclaring(false);
     go(["exchanges", place, name]);
@@ -56,14 +58,11 @@ export default function Exchanges({ query }) {
     title="Exchanges"
     actions=${html`<${Button} kind="main" onClick=${() => setDeclaring(true)}
       >Declare an exchange<//>`}
-    cli=${["leporid exchanges list", query.name && `--name ${quoted(query.name)}`,
-      vhost !== null && `--vhost ${quoted(vhost)}`].filter(Boolean).join(" ")}
-    http=${{ path, query: { page: query.page ?? 1, name: query.name, sort: query.sort } }}
+    ...${linesOf("exchanges", list, query, vhost)}
   >
     <${List}
-      path=${path}
+      ...${list}
       columns=${columnsOf(vhost)}
-      filters=${FILTERS}
       rowKey=${(row) => `${row.vhost}\n${row.name}`}
       caption="Exchanges"
       empty=${html`<${Empty} title="No exchanges">

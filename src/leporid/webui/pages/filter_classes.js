@@ -2,6 +2,7 @@
 
 import { count } from "../core/format.js";
 import { html, useState } from "../core/html.js";
+import { linesOf } from "../core/list_query.js";
 import { href } from "../core/route.js";
 import { reasonNot, useUser } from "../core/session.js";
 import { Button } from "../parts/button.js";
@@ -43,8 +44,10 @@ function number(name, title) {
   return { name, title, align: "right", sort: true, cell: (row) => count(row[name]) };
 }
 
+const LIST = { path: ["filter-classes"] };
+
 /** The page #/filter-classes. */
-export default function FilterClasses() {
+export default function FilterClasses({ query }) {
   const user = useUser();
   const why = reasonNot(user, "administrator");
   const [version, setVersion] = useState(0);
@@ -53,12 +56,12 @@ export default function FilterClasses() {
   const outcome = useOutcome();
   const add = html`<${Button} kind="main" why=${why} onClick=${() => setAdding(true)}
     >Register class<//>`;
-  return html`<${Page} title="Filter classes" actions=${add} cli="leporid filter-classes list"
-    http=${{ path: ["filter-classes"] }}>
+  return html`<${Page} title="Filter classes" actions=${add} 
+    ...${linesOf("filter-classes", LIST, query)}>
     <p class="soft">A filter in Python, which bindings and consumers name in the argument${" "}
       <code>x-filter-class</code>. It runs in a process of its own.</p>
     ${outcome.shown}
-    <${List} path=${["filter-classes"]} columns=${COLUMNS} rowKey=${(row) => row.name}
+    <${List} ...${LIST} columns=${COLUMNS} rowKey=${(row) => row.name}
       caption="Filter classes" version=${version}
       empty=${html`<${Empty} title="No filter classes">
         What a filter in SQL cannot say, a class can. ${add}<//>`} />

@@ -3,8 +3,9 @@
 
 import { html, useEffect, useRef, useState } from "../core/html.js";
 import { useData } from "../core/data.js";
+import { cat, list } from "../core/commands.js";
 import { setQuery } from "../core/route.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 import { Button } from "../parts/button.js";
 import { Empty } from "../parts/empty.js";
 import { Field } from "../parts/form.js";
@@ -44,12 +45,14 @@ function InFilters({ vhost, query }) {
     { limit: 20, truncate: 200, ...(kind === "stream" ? { from: "last" } : {}) },
   );
   const seen = tried.data?.messages ?? newest.data?.messages ?? [];
-  const cli = test.filter && `leporid cat ${kind}://${encodeURIComponent(name || "NAME")} ` +
-    `--filter ${quoted(test.filter)}`;
+  // Before a queue or stream is picked, the page shows which there are to choose from.
+  const lines = name
+    ? { cli: cat(kind, vhost, name, test),
+      http: { path: asks ? path : browse, query: asks ? test : { limit: 20 } } }
+    : { cli: list("queues", {}, vhost), http: { path: ["queues", vhost] } };
   const add = (word) => setFilter(filter ? `${filter} AND ${word}` : word);
   return html`
-    <${Page} title="Filter bench" cli=${cli || undefined}
-      http=${asks ? { method: "GET", path, query: test } : undefined}
+    <${Page} title="Filter bench" ...${lines}
       actions=${html`<${Button} kind="main" onClick=${() => setBinding(true)}
         why=${whyNot(test, tried)}>Bind with this…<//>`}>
       <section class="box stack" aria-label="Filter">

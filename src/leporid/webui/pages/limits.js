@@ -65,6 +65,7 @@ function OneKind({ kind, about, why, outcome }) {
       name: limit,
       title: limit,
       sort: `value.${limit}`,
+      under: true,
       align: "right",
       cell: (row) => html`<${Limit} value=${row.value[limit]} why=${why}
         label=${`Drop ${limit} of ${row[kind]}`} onDrop=${() => drop(row[kind], limit)} />`,

@@ -5,8 +5,10 @@
 
 import { put, remove } from "../core/api.js";
 import { html, useState } from "../core/html.js";
+import { linesOf } from "../core/list_query.js";
 import { setQuery } from "../core/route.js";
 import { reasonNot, useUser } from "../core/session.js";
+import { useVhost } from "../core/vhost.js";
 import { Button } from "../parts/button.js";
 import { Confirm } from "../parts/confirm.js";
 import { Dialog } from "../parts/dialog.js";
@@ -30,7 +32,12 @@ export default function Parameters({ query }) {
   const [gone, setGone] = useState(null);
   const [version, setVersion] = useState(0);
   const outcome = useOutcome();
-  const path = ofAll ? ["global-parameters"] : ["parameters"];
+  const chosen = useVhost();
+  const vhost = ofAll ? null : chosen;
+  const list = {
+    path: ofAll ? ["global-parameters"] : ["parameters"],
+    query: vhost === null ? {} : { where: [`vhost=${vhost}`] },
+  };
   const done = (text) => {
     outcome.say(text);
     setVersion((before) => before + 1);
@@ -38,11 +45,11 @@ export default function Parameters({ query }) {
   const add = html`<${Button} kind="main" why=${why} onClick=${() => setOpen({ isNew: true })}
     >Set parameter<//>`;
   return html`<${Page} title="Parameters" actions=${ofAll && add}
-    cli=${ofAll ? "leporid parameters list --global" : "leporid parameters list"} http=${{ path }}>
+    ...${linesOf(ofAll ? "parameters --global" : "parameters", list, query, vhost)}>
     ${outcome.shown}
     <${Tabs} tabs=${KINDS} current=${ofAll ? "global" : "components"} label="Kinds of parameters"
       onPick=${(id) => setQuery({ kind: id === "global" ? null : id, page: null, sort: null })} />
-    <${List} key=${path[0]} path=${path} columns=${columnsOf(ofAll, why, setOpen, setGone)}
+    <${List} key=${list.path[0]} ...${list} columns=${columnsOf(ofAll, why, setOpen, setGone)}
       caption="Parameters" every=${10_000} version=${version}
       rowKey=${(row) => JSON.stringify([row.component, row.vhost, row.name])}
       empty=${html`<${Empty} title="No parameters">${ofAll

@@ -5,13 +5,14 @@
 
 import { age, count, duration, moment } from "../core/format.js";
 import { html } from "../core/html.js";
+import { linesOf } from "../core/list_query.js";
 import { href, setQuery } from "../core/route.js";
 import { useVhost } from "../core/vhost.js";
 import { Copy } from "../parts/copy.js";
 import { Empty } from "../parts/empty.js";
 import { List } from "../parts/list.js";
-import { Page, quoted } from "../parts/page.js";
-import { PipelineRuns } from "../parts/pipeline_runs.js";
+import { Page } from "../parts/page.js";
+import { PipelineRuns, runsOf } from "../parts/pipeline_runs.js";
 import { Tabs } from "../parts/tabs.js";
 
 const TABS = [
@@ -156,11 +157,14 @@ export default function Pipelines({ query }) {
   const vhost = useVhost();
   const shown = TABS.some(({ id }) => id === query.tab) ? query.tab : "positions";
   const of = shown === "groups" ? "groups" : "readers";
-  const path = vhost === null ? [of] : [of, vhost];
   const noun = shown === "runs" ? "pipelines" : of;
-  const place = vhost === null ? "" : ` --vhost ${quoted(vhost)}`;
-  return html`<${Page} title="Pipelines" cli=${`leporid ${noun} list${place}`}
-    http=${{ path: [noun, ...path.slice(1)] }}>
+  const list = shown === "runs" ? runsOf(vhost) : {
+    path: vhost === null ? [of] : [of, vhost],
+    sorted: of === "groups" ? null : "lag",
+    reverse: true,
+    filters: of === "groups" ? [] : FILTERS,
+  };
+  return html`<${Page} title="Pipelines" ...${linesOf(noun, list, query, vhost)}>
     <p class="soft">How far each named reader of a stream is: pipelines on Spark, other programs,
       and members of groups.</p>
     <${Tabs} tabs=${TABS} current=${shown} label="About pipelines"
@@ -168,12 +172,11 @@ export default function Pipelines({ query }) {
         tab: id === "positions" ? null : id, sort: null, page: null, with: null,
         state: null, reverse: null, name: null,
       })} />
-    ${shown === "runs" && html`<${PipelineRuns} vhost=${vhost} />`}
+    ${shown === "runs" && html`<${PipelineRuns} list=${list} />`}
     ${shown === "runs" ? null : shown === "run"
       ? html`<${Commands} />`
-      : html`<${List} key=${of} path=${path} columns=${of === "groups" ? GROUPS : READERS}
-          caption=${of === "groups" ? "Groups" : "Readers"} sorted=${of === "groups" ? null : "lag"}
-          reverse filters=${of === "groups" ? [] : FILTERS}
+      : html`<${List} key=${of} ...${list} columns=${of === "groups" ? GROUPS : READERS}
+          caption=${of === "groups" ? "Groups" : "Readers"}
           rowKey=${(row) => JSON.stringify([
             row.vhost, row.stream, row.partition, row.reader ?? row.group])}
           empty=${html`<${Nobody} of=${of} />`} />`}

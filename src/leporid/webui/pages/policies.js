@@ -1,6 +1,7 @@
 /* Policies and operator policies: the list. One policy is `policy.js`. */
 
 import { html } from "../core/html.js";
+import { linesOf } from "../core/list_query.js";
 import { go, href } from "../core/route.js";
 import { reasonNot, useUser } from "../core/session.js";
 import { useVhost } from "../core/vhost.js";
@@ -39,13 +40,14 @@ export default function Policies({ parts, query }) {
   const tag = kind === "policies" ? "policymaker" : "administrator";
   const why = reasonNot(useUser(), tag);
   const path = vhost === null ? [kind] : [kind, vhost];
+  const list = { path, filters: FILTERS };
   const add = html`<${Button} kind="main" why=${why} onClick=${() => go([kind, "new"], { vhost })}
     >${kind === "policies" ? "Add policy" : "Add operator policy"}<//>`;
   return html`<${Page} title=${kind === "policies" ? "Policies" : "Operator policies"}
-    actions=${add} cli=${`leporid ${kind} list`} http=${{ path }}>
+    actions=${add} ...${linesOf(kind, list, query, vhost)}>
     <${Tabs} tabs=${KINDS} current=${kind} label="Kinds of policies" onPick=${(id) => go([id])} />
     <p class="soft">${ABOUT[kind]}</p>
-    <${List} path=${path} columns=${columns(kind)} filters=${FILTERS} caption=${kind}
+    <${List} ...${list} columns=${columns(kind)} caption=${kind}
       every=${10_000} rowKey=${(row) => JSON.stringify([row.vhost, row.name])}
       empty=${html`<${Empty} title="No policies yet">${add}<//>`} />
   <//>`;

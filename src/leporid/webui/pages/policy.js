@@ -4,6 +4,7 @@
    that is shown is of what stands in the fields, or it is marked as being made. */
 
 import { get, put, remove } from "../core/api.js";
+import { list, quoted, setPolicy } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { html, useEffect, useMemo, useState } from "../core/html.js";
 import { go, href } from "../core/route.js";
@@ -14,7 +15,7 @@ import { Empty } from "../parts/empty.js";
 import { Field, Form } from "../parts/form.js";
 import { Notice } from "../parts/notice.js";
 import { useOutcome } from "../parts/outcome.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page, Same } from "../parts/page.js";
 import { PolicyPreview } from "../parts/policy_preview.js";
 import { definitionOf, rowsOf, SettingFields } from "../parts/policy_settings.js";
 
@@ -37,8 +38,7 @@ export default function Policy({ parts, query }) {
   return html`<${Page} title=${title}
     head=${isNew ? title : html`${operator ? "Operator policy" : "Policy"}${" "}
       <span class="name">${name}</span> <span class="crumb">in
-      ${" "}<span class="name">${vhost}</span></span>`}
-    ...${isNew ? NEW_LINES(kind) : linesOf(kind, data, vhost, name)}>
+      ${" "}<span class="name">${vhost}</span></span>`}>
     ${error && html`<${Missing} error=${error} kind=${kind} name=${name} />`}
     ${policy &&
     html`<${Editor} key=${JSON.stringify(parts)} kind=${kind} noun=${noun} policy=${policy}
@@ -47,26 +47,6 @@ export default function Policy({ parts, query }) {
 }
 
 const EMPTY = { name: "", pattern: "^", "apply-to": "queues", priority: 0, definition: {} };
-
-function NEW_LINES(kind) {
-  return { cli: `leporid ${kind} set NAME PATTERN KEY=VALUE` };
-}
-
-function linesOf(kind, data, vhost, name) {
-  const shown = `leporid ${kind} show ${quoted(name)} -p ${quoted(vhost)}`;
-  const read = { path: [kind, vhost, name] };
-  if (!data) {
-    return { cli: shown, http: read };
-  }
-  const { pattern, definition, priority, "apply-to": applyTo } = data;
-  const body = { pattern, definition, priority, "apply-to": applyTo };
-  const given = [name, pattern, JSON.stringify(definition)].map(quoted).join(" ");
-  const options = `--priority ${priority} --apply-to ${applyTo} -p ${quoted(vhost)}`;
-  return {
-    cli: [shown, `leporid ${kind} set ${given} ${options}`],
-    http: [read, { method: "PUT", path: [kind, vhost, name], body }],
-  };
-}
 
 function Missing({ error, kind, name }) {
   if (error.status !== 404) {
@@ -127,6 +107,7 @@ function Editor({ kind, noun, policy, isNew, why, operator }) {
       <${PolicyPreview} preview=${preview}
         why=${why || (unfinished ? "Give each setting a value." : "")} />
     </div>
+    <${Same} ...${linesOf(kind, given, body, isNew)} />
     ${!isNew &&
     html`<div>
         <${Button} kind="danger" why=${why} onClick=${() => setAsking(true)}
@@ -134,6 +115,18 @@ function Editor({ kind, noun, policy, isNew, why, operator }) {
       </div>
       <${DeletePolicy} open=${asking} path=${path} noun=${noun} name=${given.name}
         onClose=${() => setAsking(false)} onGone=${() => go([kind])} />`}`;
+}
+
+/** What saves the policy as it stands in the fields; before it has a name, what lists all. */
+function linesOf(kind, { vhost, name }, body, isNew) {
+  if (!name) {
+    return { cli: list(kind, {}, vhost), http: { path: [kind, vhost] } };
+  }
+  const path = [kind, vhost, name];
+  const set = setPolicy(kind, vhost, name, body);
+  const put = { method: "PUT", path, body };
+  const show = `leporid ${kind} show ${quoted(name)} --vhost ${quoted(vhost)}`;
+  return isNew ? { cli: set, http: put } : { cli: [show, set], http: [{ path }, put] };
 }
 
 async function exists(path) {

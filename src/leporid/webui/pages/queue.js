@@ -11,7 +11,7 @@ import { statRate } from "../core/stats.js";
 import { ArgumentTable } from "../parts/arguments.js";
 import { Badges } from "../parts/badges.js";
 import { Browse } from "../parts/browse.js";
-import { QueueConsumers } from "../parts/consumers.js";
+import { QueueConsumers, consumerLines } from "../parts/consumers.js";
 import { Figures } from "../parts/figures.js";
 import { HistoryCharts } from "../parts/history_charts.js";
 import { Key } from "../parts/key.js";
@@ -21,7 +21,7 @@ import { Notice } from "../parts/notice.js";
 import { Page, quoted } from "../parts/page.js";
 import { PublishForm } from "../parts/publish.js";
 import { QueueActions } from "../parts/queue_actions.js";
-import { QueueBindings } from "../parts/queue_bindings.js";
+import { QueueBindings, queueBindingLines } from "../parts/queue_bindings.js";
 import { Tabs } from "../parts/tabs.js";
 import { GetForm, MoveForm } from "../parts/take.js";
 
@@ -128,22 +128,27 @@ export default function Queue({ parts, query }) {
       ready=${queue.messages_ready} onDone=${changed} /></section>`,
   };
   const show = panels[tab];
+  const pause = queue.state === "paused" ? "resume" : "pause";
+  // The other tabs are forms, whose lines have what is typed.
+  const lines = {
+    overview: () => ({
+      cli: ["show", pause, "purge", "delete"].map((verb) => `leporid queues ${verb} ${place}`),
+      http: [
+        { path },
+        { method: "PUT", path: [...path, pause] },
+        { method: "DELETE", path: [...path, "contents"] },
+        { method: "DELETE", path },
+      ],
+    }),
+    consumers: () => consumerLines(vhost, name, query),
+    bindings: () => queueBindingLines(vhost, name, query),
+    settings: () => ({ cli: `leporid queues show ${place}`, http: { path } }),
+  };
   return html`<${Page}
     title=${name}
     head=${html`${head} <${Badges} object=${queue} />`}
     actions=${html`<${QueueActions} queue=${now} reload=${changed} />`}
-    cli=${tab === "overview" && [
-      `leporid queues show ${place}`,
-      `leporid queues ${queue.state === "paused" ? "resume" : "pause"} ${place}`,
-      `leporid queues purge ${place}`,
-      `leporid queues delete ${place}`,
-    ]}
-    http=${tab === "overview" && [
-      { path },
-      { method: "PUT", path: [...path, queue.state === "paused" ? "resume" : "pause"] },
-      { method: "DELETE", path: [...path, "contents"] },
-      { method: "DELETE", path },
-    ]}
+    ...${lines[show ? tab : "overview"]?.()}
   >
     ${error && html`<${Notice} kind="bad">${error.message}<//>`}
     <${MissingExchange} vhost=${vhost} kind="queue" name=${name} />

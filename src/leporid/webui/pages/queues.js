@@ -3,6 +3,7 @@
 import { useData } from "../core/data.js";
 import { count, rate } from "../core/format.js";
 import { html, useState } from "../core/html.js";
+import { linesOf } from "../core/list_query.js";
 import { useLive } from "../core/live.js";
 import { go, href } from "../core/route.js";
 import { useVhost } from "../core/vhost.js";
@@ -13,7 +14,7 @@ import { DeclareQueue } from "../parts/declare_queue.js";
 import { Empty } from "../parts/empty.js";
 import { Figures } from "../parts/figures.js";
 import { List } from "../parts/list.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 
 const EVERY_MS = 5000;
 const FIELDS = [
@@ -111,6 +112,7 @@ export default function Queues({ query }) {
   const vhost = useVhost();
   const [declaring, setDeclaring] = useState(false);
   const path = vhost === null ? ["queues"] : ["queues", vhost];
+  const list = { path, query: { columns: FIELDS }, filters: FILTERS };
   const close = () => setDeclaring(false);
   const declared = (place, name, type) => {
     close();
@@ -119,16 +121,12 @@ export default function Queues({ query }) {
   return html`<${Page}
     title="Queues"
     actions=${html`<${Button} kind="main" onClick=${() => setDeclaring(true)}>Declare a queue<//>`}
-    cli=${["leporid queues list", query.name && `--name ${quoted(query.name)}`,
-      vhost !== null && `--vhost ${quoted(vhost)}`].filter(Boolean).join(" ")}
-    http=${{ path, query: { page: query.page ?? 1, name: query.name, sort: query.sort } }}
+    ...${linesOf("queues", list, query, vhost)}
   >
     ${vhost === null ? html`<${Totals} />` : html`<${VhostTotals} vhost=${vhost} />`}
     <${List}
-      path=${path}
-      query=${{ columns: FIELDS }}
+      ...${list}
       columns=${columnsOf(vhost)}
-      filters=${FILTERS}
       rowKey=${(row) => `${row.vhost}\n${row.name}`}
       caption="Queues"
       empty=${html`<${Empty} title="No queues yet">

@@ -3,23 +3,24 @@
    a part; the page joins them. Consumers, bindings and settings are those of one partition. */
 
 import { html } from "../core/html.js";
+import { list } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { QUEUE_QUERY } from "../core/queue_query.js";
 import { href, setQuery } from "../core/route.js";
 import { bytes, count } from "../core/format.js";
 import { ArgumentTable } from "../parts/arguments.js";
 import { Badges } from "../parts/badges.js";
-import { QueueConsumers } from "../parts/consumers.js";
+import { QueueConsumers, consumerLines } from "../parts/consumers.js";
 import { Page, quoted } from "../parts/page.js";
 import { PublishForm } from "../parts/publish.js";
 import { QueueActions } from "../parts/queue_actions.js";
-import { QueueBindings } from "../parts/queue_bindings.js";
+import { QueueBindings, queueBindingLines } from "../parts/queue_bindings.js";
 import { Notice } from "../parts/notice.js";
 import { Tabs } from "../parts/tabs.js";
 import { TopologyGraph } from "../parts/topology.js";
 import { StreamKept } from "../parts/stream_kept.js";
 import { StreamMessages } from "../parts/stream_messages.js";
-import { StreamReaders } from "../parts/stream_readers.js";
+import { StreamReaders, readerLines } from "../parts/stream_readers.js";
 import { StreamCopy } from "../parts/stream_copy.js";
 import { StreamChart } from "../parts/stream_chart.js";
 import { snippetsOf } from "../parts/stream_snippets.js";
@@ -67,6 +68,24 @@ export default function Stream({ parts, query }) {
   const own = { vhost, name, info: data, partition };
   const to = data.partitions.length > 1
     ? { exchange: name } : { exchange: "amq.default", queue: place };
+  const stream = `${quoted(name)} --vhost ${quoted(vhost)}`;
+  const queuePath = ["queues", vhost, place];
+  const lines = {
+    messages: () => ({ cli: [cli, `leporid streams delete ${stream}`],
+      http: [...http, { method: "DELETE", path }] }),
+    readers: () => readerLines(vhost, name, query),
+    rates: () => ({ cli: `leporid streams show ${stream}`,
+      http: { path: ["samples", "stream", vhost, place] } }),
+    copy: () => ({ cli, http: http[1] }),
+    consumers: () => consumerLines(vhost, place, query),
+    bindings: () => queueBindingLines(vhost, place, query),
+    settings: () => ({ cli: `leporid queues show ${quoted(place)} --vhost ${quoted(vhost)}`,
+      http: { path: queuePath } }),
+    topology: () => ({
+      cli: list("bindings", { where: [`destination=${place}`] }, vhost),
+      http: { path: ["topology", vhost], query: { around: `queue:${place}` } },
+    }),
+  };
   const actions = html`<a class="button" href=${href(["filters"], { vhost, stream: name })}>
       Try a filter</a>
     ${queue.data && html`<${QueueActions} queue=${queue.data} stream=${name}
@@ -75,8 +94,7 @@ export default function Stream({ parts, query }) {
     <span class="name">${vhost}</span></span> ${queue.data &&
     html`<${Badges} object=${queue.data} />`}`;
   return html`
-    <${Page} title=${name} head=${head} http=${http} actions=${actions}
-      cli=${[cli, `leporid streams delete ${quoted(name)} --vhost ${quoted(vhost)}`]}>
+    <${Page} title=${name} head=${head} actions=${actions} ...${lines[shows]?.()}>
       <p class="lead">${count(total)} messages, ${bytes(size)}, in
         ${" "}${data.partitions.length === 1 ? "one log" : `${data.partitions.length} partitions`}
       </p>

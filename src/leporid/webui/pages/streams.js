@@ -2,18 +2,19 @@
    Must not know what is in a stream: that is pages/stream.js. */
 
 import { html } from "../core/html.js";
+import { linesOf } from "../core/list_query.js";
 import { href, setQuery } from "../core/route.js";
 import { age, bytes, count, duration } from "../core/format.js";
 import { useVhost } from "../core/vhost.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 import { List } from "../parts/list.js";
 import { Empty } from "../parts/empty.js";
 import { Tabs } from "../parts/tabs.js";
 
 const SHOWS = {
-  streams: { title: "Streams", path: ["streams"], cli: "leporid streams list" },
-  readers: { title: "Named readers", path: ["readers"], cli: "leporid readers list" },
-  groups: { title: "Groups", path: ["groups"], cli: "leporid groups list" },
+  streams: "Streams",
+  readers: "Named readers",
+  groups: "Groups",
 };
 
 const streamLink = (row, name) => html`
@@ -106,23 +107,22 @@ const keyOf = (row) =>
 
 export default function Streams({ query }) {
   const shows = SHOWS[query.show] ? query.show : "streams";
-  const { path: every, cli: line } = SHOWS[shows];
+  const every = [shows];
   const vhost = useVhost();
   // Of streams there is no list by virtual host: its route names all partitions as one.
   const ofVhost = vhost !== null && shows !== "streams";
   const path = ofVhost ? [...every, vhost] : every;
   const narrowed = vhost !== null && shows === "streams" ? { where: [`vhost=${vhost}`] } : {};
-  const cli = vhost === null ? line : `${line} --vhost ${quoted(vhost)}`;
-  const tabs = Object.entries(SHOWS).map(([id, { title }]) => ({ id, title }));
+  const list = { path, query: narrowed, filters: FILTERS[shows] };
+  const tabs = Object.entries(SHOWS).map(([id, title]) => ({ id, title }));
   const pick = (id) => setQuery({
     show: id === "streams" ? null : id, sort: null, reverse: null, page: null, name: null,
     state: null, with: null,
   });
   return html`
-    <${Page} title="Streams" cli=${cli} http=${{ path, query: narrowed }}>
+    <${Page} title="Streams" ...${linesOf(shows, list, query, vhost)}>
       <${Tabs} tabs=${tabs} current=${shows} onPick=${pick} />
-      <${List} key=${shows} path=${path} columns=${COLUMNS[shows]} filterable every=${5000}
-        query=${narrowed} filters=${FILTERS[shows]} caption=${SHOWS[shows].title} rowKey=${keyOf}
-        empty=${EMPTY[shows]} />
+      <${List} key=${shows} ...${list} columns=${COLUMNS[shows]} caption=${SHOWS[shows]}
+        rowKey=${keyOf} empty=${EMPTY[shows]} />
     <//>`;
 }

@@ -1,6 +1,7 @@
 /* The topology of a virtual host, or of what has a name. Must not know how a graph is drawn. */
 
 import { html, useEffect, useRef, useState } from "../core/html.js";
+import { list } from "../core/commands.js";
 import { setQuery } from "../core/route.js";
 import { Page } from "../parts/page.js";
 import { TopologyGraph } from "../parts/topology.js";
@@ -17,7 +18,7 @@ function InTopology({ vhost, query }) {
   const path = ["topology", vhost];
   return html`
     <${Page} title="Topology" http=${{ method: "GET", path, query: name ? { name } : undefined }}
-      cli=${["leporid exchanges list", "leporid bindings list", "leporid queues list"]}
+      cli=${["exchanges", "bindings", "queues"].map((noun) => list(noun, {}, vhost))}
       head=${html`Topology <span class="crumb">of <span class="name">${vhost}</span></span>`}>
       <${Name} name=${name} />
       <${TopologyGraph} key=${`${vhost} ${name}`} vhost=${vhost} name=${name || undefined} />

@@ -5,6 +5,7 @@
 import { get, put } from "../core/api.js";
 import { useData } from "../core/data.js";
 import { html, useEffect, useState } from "../core/html.js";
+import { linesOf } from "../core/list_query.js";
 import { href, setQuery } from "../core/route.js";
 import { reasonNot, useUser } from "../core/session.js";
 import { Button } from "../parts/button.js";
@@ -98,6 +99,7 @@ export default function Users({ query }) {
   const columns = entered === null
     ? COLUMNS : [...COLUMNS.slice(0, 2), enters(entered), ...COLUMNS.slice(2)];
   const path = kind === "without" ? ["users", "without-permissions"] : ["users"];
+  const list = { path, sorted: "name" };
   const added = async (name, granted) => {
     setVersion((before) => before + 1);
     const grants = granted ? [] : await get(["users", name, "permissions"]);
@@ -110,13 +112,13 @@ export default function Users({ query }) {
   };
   const add = html`<${Button} kind="main" why=${why} onClick=${() => setAdding(true)}
     >Add user<//>`;
-  return html`<${Page} title="Users" actions=${add} cli="leporid users list"
-    http=${{ path, query: { page: "1", sort: "name" } }}>
+  return html`<${Page} title="Users" actions=${add} 
+    ...${linesOf(kind === "without" ? "users --without-permissions" : "users", list, query)}>
     ${outcome.shown}
     <${Tabs} tabs=${KINDS} current=${kind} label="Which users"
       onPick=${(id) => setQuery({ kind: id === "all" ? null : id, page: null })} />
-    <${List} path=${path} columns=${columns} rowKey=${(row) => row.name} caption="Users"
-      sorted="name" version=${version}
+    <${List} ...${list} columns=${columns} rowKey=${(row) => row.name} caption="Users"
+      version=${version}
       empty=${html`<${Empty} title=${kind === "all" ? "No users" : "Every user has permissions"}
         >${kind === "all" && add}<//>`} />
     <${AddUser} open=${adding} onClose=${() => setAdding(false)} onAdded=${added} />

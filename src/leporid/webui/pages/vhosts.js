@@ -2,6 +2,7 @@
 
 import { put } from "../core/api.js";
 import { html, useState } from "../core/html.js";
+import { linesOf } from "../core/list_query.js";
 import { href } from "../core/route.js";
 import { reasonNot, useUser } from "../core/session.js";
 import { Button } from "../parts/button.js";
@@ -52,18 +53,20 @@ const COLUMNS = [
   },
 ];
 
+const LIST = { path: ["vhosts"], sorted: "name" };
+
 /** The page #/vhosts. */
-export default function Vhosts() {
+export default function Vhosts({ query }) {
   const why = reasonNot(useUser(), "administrator");
   const [adding, setAdding] = useState(false);
   const [version, setVersion] = useState(0);
   const outcome = useOutcome();
   const add = html`<${Button} kind="main" why=${why} onClick=${() => setAdding(true)}
     >Add virtual host<//>`;
-  return html`<${Page} title="Virtual hosts" actions=${add} cli="leporid vhosts list"
-    http=${{ path: ["vhosts"], query: { page: "1", sort: "name" } }}>
+  return html`<${Page} title="Virtual hosts" actions=${add} 
+    ...${linesOf("vhosts", LIST, query)}>
     ${outcome.shown}
-    <${List} path=${["vhosts"]} columns=${COLUMNS} rowKey=${(row) => row.name} sorted="name"
+    <${List} ...${LIST} columns=${COLUMNS} rowKey=${(row) => row.name}
       caption="Virtual hosts" version=${version}
       empty=${html`<${Empty} title="No virtual host that you may see">Ask an administrator for
         permissions in one.<//>`} />

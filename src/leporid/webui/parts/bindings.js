@@ -4,6 +4,7 @@
 
 import { remove } from "../core/api.js";
 import { html, useState } from "../core/html.js";
+import { linesOf } from "../core/list_query.js";
 import { reasonNotTo } from "../core/rights.js";
 import { exchangeSegment, href } from "../core/route.js";
 import { useUser } from "../core/session.js";
@@ -36,6 +37,17 @@ export function Arguments({ values }) {
           >${typeof value === "string" ? value : JSON.stringify(value)}</code></div
       >`,
   );
+}
+
+/**
+ * The lines that list what `BindingList` does.
+ *
+ * @param {{path: string[], prefix?: string}} list
+ * @param {object} ends what the bindings have in common: names of fields, and their values.
+ */
+export function bindingLines(list, ends, query, vhost) {
+  const conditions = Object.entries(ends).map(([field, name]) => `${field}=${name}`);
+  return linesOf("bindings", list, query, vhost, conditions);
 }
 
 /**
@@ -107,7 +119,9 @@ export function BindingList({
   };
   return html`<${List} path=${path} columns=${columns} rowKey=${key} caption=${caption}
       every=${EVERY_MS} version=${version} prefix=${prefix}
-      empty=${empty ?? html`<${Empty} title="No bindings" />`} />
+      empty=${empty ?? html`<${Empty} title="No bindings">
+        Only messages that are published with its name as routing key to the default exchange come
+        here. Bind it below.<//>`} />
     <${Confirm} open=${leaving !== null} title="Remove this binding" danger=${true} yes="Unbind"
       what=${leaving &&
       html`Messages with the routing key

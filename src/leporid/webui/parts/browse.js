@@ -3,6 +3,7 @@
    Must not change anything. Invariant: the filter stands in the address, so that it can be sent to
    somebody. */
 
+import { cat } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { counted } from "../core/format.js";
 import { html, useEffect, useState } from "../core/html.js";
@@ -12,7 +13,7 @@ import { Empty } from "./empty.js";
 import { Field } from "./form.js";
 import { MessageList } from "./message_list.js";
 import { Notice } from "./notice.js";
-import { Same, quoted } from "./page.js";
+import { Same } from "./page.js";
 
 const LIMITS = ["20", "50", "100", "500"];
 const TRUNCATE = 50_000;
@@ -63,14 +64,9 @@ export function Browse({ path, name, isStream = false, version = 0 }) {
     reload();
   };
   const filtered = Boolean(query.filter || query.tags || query.key);
-  const place = [path[1], name].map(encodeURIComponent).join("/");
-  const cli = [
-    `leporid cat ${quoted(`${isStream ? "stream" : "queue"}://${place}`)}`,
-    query.filter && `--filter ${quoted(query.filter)}`,
-    query.tags && `--tags ${quoted(query.tags)}`,
-    query.key && `--key ${quoted(query.key)}`,
-    `--count ${limit}`,
-  ];
+  const cli = cat(isStream ? "stream" : "queue", path[1], name, {
+    filter: query.filter, tags: query.tags, key: query.key, count: limit,
+  });
   return html`<div class="stack">
     <form class="form inline browse-form" onSubmit=${search}>
       <${Field} label="Filter (SQL)" name="filter" value=${typed.filter} onInput=${set("filter")}
@@ -89,7 +85,7 @@ export function Browse({ path, name, isStream = false, version = 0 }) {
     ${error && html`<${FilterError} error=${error} text=${query.filter ?? query.tags} />`}
     ${data && !error && html`<${Found} data=${data} query=${query} filtered=${filtered} />`}
     ${!data && loading && html`<p class="soft">Loading…</p>`}
-    <${Same} cli=${cli.filter(Boolean).join(" ")}
+    <${Same} cli=${cli}
       http=${{ path: [...path, "browse"], query: question }} />
   </div>`;
 }

@@ -1,10 +1,10 @@
-/* Consumers: of a queue as a list that the broker pages, of a channel as a table. */
+/* Consumers of a queue, and of a channel, as lists that the broker pages. */
 
 import { count } from "../core/format.js";
 import { html } from "../core/html.js";
+import { linesOf } from "../core/list_query.js";
 import { href } from "../core/route.js";
 import { Empty } from "./empty.js";
-import { Grid } from "./grid.js";
 import { List } from "./list.js";
 
 const SELECTS = /^x-(?:filter-|(?=group$))/;
@@ -24,7 +24,7 @@ function selection(row) {
 const QUEUE = {
   name: "queue",
   title: "Queue",
-  value: (row) => row.queue.name,
+  sort: "queue.name",
   cell: (row) =>
     html`<a class="name" href=${href(["queues", row.queue.vhost, row.queue.name])}>${row.queue
       .name}</a>`,
@@ -61,7 +61,6 @@ const COMMON = [
     title: "Acks",
     sort: true,
     wide: true,
-    value: (row) => String(row.ack_required),
     cell: (row) => (row.ack_required ? "manual" : "automatic"),
   },
   {
@@ -82,20 +81,31 @@ const COMMON = [
   { name: "filter", title: "Filter, group", sort: false, cell: selection },
 ];
 
+function listOf(vhost, queue) {
+  return { path: ["consumers", vhost], query: { queue }, prefix: "consumers-" };
+}
+
+/** The lines that list what `QueueConsumers` does. */
+export function consumerLines(vhost, queue, query) {
+  return linesOf("consumers", listOf(vhost, queue), query, vhost, [`queue.name=${queue}`]);
+}
+
 /** @param {{vhost: string, queue: string}} props whose; the list's state is in the address. */
 export function QueueConsumers({ vhost, queue }) {
   const columns = [CHANNEL, ...COMMON];
-  return html`<${List} path=${["consumers", vhost]} query=${{ queue }} columns=${columns}
-    caption="Consumers" prefix="consumers-" search="Filter by tag"
+  return html`<${List} ...${listOf(vhost, queue)} columns=${columns}
+    caption="Consumers" search="Filter by tag"
     rowKey=${(row) => `${row.channel_details?.name} ${row.consumer_tag}`}
     empty=${html`<${Empty} title="No consumers">
       Messages wait here until a client consumes from this queue.
     <//>`} />`;
 }
 
-/** @param {{consumers: object[]}} props those of one channel, as the API lists them. */
-export function ChannelConsumers({ consumers }) {
-  return html`<${Grid} rows=${consumers} columns=${[QUEUE, ...COMMON]} caption="Consumers"
+/** @param {{vhost: string, channel: string}} props whose. */
+export function ChannelConsumers({ vhost, channel }) {
+  const query = { where: [`channel_details.name=${channel}`] };
+  return html`<${List} path=${["consumers", vhost]} query=${query} columns=${[QUEUE, ...COMMON]}
+    caption="Consumers" search="Filter by tag"
     rowKey=${(row) => `${row.consumer_tag} ${row.queue.name}`}
     empty=${html`<${Empty} title="No consumers">This channel consumes from no queue.<//>`} />`;
 }

@@ -8,13 +8,18 @@ import { setQuery } from "../core/route.js";
 import { useReasonNotTo } from "../core/session.js";
 import { Button } from "./button.js";
 import { Empty } from "./empty.js";
+import { REASONS } from "./death_rates.js";
 import { MessageRows } from "./message_rows.js";
 import { Notice } from "./notice.js";
 import { Redrive } from "./redrive.js";
 
 const PAGE = 50;
 const TRUNCATE = 2000;
-const REASONS = ["rejected", "expired", "maxlen", "delivery_limit"];
+
+/** The reason that an address chooses; "" for any. */
+export function reasonIn(query) {
+  return REASONS.includes(query.reason) ? query.reason : "";
+}
 
 /** The last death of a message, as its header x-death tells it; {} without one. */
 export function deathOf(message) {
@@ -41,7 +46,7 @@ export function DeadLetterBox({ vhost, queue, query }) {
   const [sending, setSending] = useState(false);
   const mayNot = useReasonNotTo("read", vhost, queue);
   const [version, setVersion] = useState(0);
-  const reason = REASONS.includes(query.reason) ? query.reason : "";
+  const reason = reasonIn(query);
   const diedIn = query.died_in ?? "";
   const filter = expressionOf({ reason, died_in: diedIn });
   const rows = usePages(["queues", vhost, queue, "browse"], filter, version);

@@ -3,19 +3,20 @@
 import { html, useState } from "../core/html.js";
 import { useSeries } from "../core/live.js";
 import { Chart } from "./chart.js";
-
-// As the header x-death has them.
-const REASONS = ["rejected", "expired", "maxlen", "delivery_limit"];
+import { REASONS } from "./death_rates.js";
 
 /** @param {{vhost: string, queue?: string}} props without a queue, of the whole broker. */
 export function DeathChart({ vhost, queue }) {
   const [range, setRange] = useState("minute");
   const of = queue ? { kind: "queue", vhost, name: queue } : { kind: "overview" };
-  const { times, series } = useSeries(of, range);
+  const { times, series, error } = useSeries(of, range);
   const lines = REASONS.map((name) => ({
     name, label: name, unit: "rate",
     values: series[`dead_letters:${name}`] ?? times.map(() => null),
   }));
+  if (error && !times.length) {
+    return html`<p class="soft">How many died over time cannot be shown: ${error.message}.</p>`;
+  }
   const title = queue ? `Died in ${queue}, by reason` : "Died in the whole broker, by reason";
   return html`<${Chart} title=${title} times=${times} series=${lines} range=${range}
     onRange=${setRange} />`;

@@ -5,6 +5,9 @@ import { useRef } from "../core/html.js";
 
 const SPAN_MS = 10_000;
 
+/** Why a message may die, as the header x-death has it. */
+export const REASONS = ["rejected", "expired", "maxlen", "delivery_limit"];
+
 /** What tells a row of /api/dead-letters from others. */
 export const keyOf = (row) =>
   JSON.stringify([row.queue, row.reason, row.exchange, row.routing_key]);

@@ -5,12 +5,11 @@
 import { useData } from "../core/data.js";
 import { count } from "../core/format.js";
 import { html, useEffect, useRef, useState } from "../core/html.js";
+import { SIZES, questionOf, stateOf } from "../core/list_query.js";
 import { setQuery, useRoute } from "../core/route.js";
 import { HeadCell, cells } from "./head_cell.js";
 import { Notice } from "./notice.js";
 
-const SIZES = ["25", "50", "100", "250", "500"];
-const SIZE = "100";
 const TYPING_MS = 250;
 
 /**
@@ -36,6 +35,7 @@ const TYPING_MS = 250;
  *   parameter of the route itself.
  * @param {any} [props.tools] more controls beside the search field.
  * @param {number} [props.version] asks again when it changes.
+ * @param {function(object[])} [props.onRows] is told the rows of each answer.
  */
 export function List({
   path,
@@ -53,20 +53,16 @@ export function List({
   filters = [],
   tools,
   version = 0,
+  onRows,
 }) {
   const state = useListState(prefix, sorted, reverse, filters);
-  const question = {
-    page: state.page,
-    page_size: state.size,
-    sort: state.order.name,
-    sort_reverse: state.order.name ? String(state.order.reverse) : undefined,
-    name: state.name || undefined,
-    use_regex: state.regex && state.name ? "true" : undefined,
-    ...query,
-    ...state.own,
-    where: [...(query.where ?? []), ...state.where],
-  };
+  const question = questionOf(state, query);
   const { data, error, loading, reload } = useData(path, question, { every });
+  useEffect(() => {
+    if (data !== null) {
+      onRows?.(data.items);
+    }
+  }, [data]);
   const first = useRef(true);
   useEffect(() => {
     if (!first.current) {
@@ -132,36 +128,11 @@ function counts({ filtered_count: filtered, total_count: total }) {
 /** What the address says of a list, and how to change it. */
 function useListState(prefix, sorted, reverse, filters) {
   const { query } = useRoute();
-  const own = (name) => query[`${prefix}${name}`];
   const set = (values, replace = false) => {
     const named = Object.entries(values).map(([name, value]) => [`${prefix}${name}`, value]);
     setQuery(Object.fromEntries(named), { replace });
   };
-  const given = own("sort");
-  const chosen = new Map(
-    filters.flatMap((each) => {
-      const option = each.options.find(({ value }) => value === own(each.name));
-      return option ? [[each.name, option]] : [];
-    }),
-  );
-  const isOwn = (name) => filters.some((each) => each.name === name && each.own);
-  return {
-    chosen,
-    where: [...chosen].filter(([name]) => !isOwn(name)).map(
-      ([name, { value, where }]) => where ?? `${name}=${value}`,
-    ),
-    own: Object.fromEntries(
-      [...chosen].filter(([name]) => isOwn(name)).map(([name, { value }]) => [name, value]),
-    ),
-    page: /^[1-9]\d{0,8}$/.test(own("page") ?? "") ? own("page") : "1",
-    size: SIZES.includes(own("size")) ? own("size") : SIZE,
-    name: own("name") ?? "",
-    regex: own("regex") === "1",
-    order: given
-      ? { name: given, reverse: own("reverse") === "1" }
-      : { name: sorted ?? null, reverse },
-    set,
-  };
+  return { ...stateOf(query, { prefix, sorted, reverse, filters }), set };
 }
 
 function Head({ column, state }) {

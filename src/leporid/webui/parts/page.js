@@ -12,8 +12,8 @@ export { quoted };
 // Where the command line looks for the broker by itself.
 const DEFAULT = "http://localhost:15672";
 
-/** The curl line of a call; path as for api.get. */
-export function curlOf({ method = "GET", path, query, body }) {
+/** The curl line of a call; path as for api.get; `file` is sent in place of a body. */
+export function curlOf({ method = "GET", path, query, body, file }) {
   const text = queryText(query);
   const place = `/api/${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
   const parts = ["curl", "-u", "USER"];
@@ -23,6 +23,9 @@ export function curlOf({ method = "GET", path, query, body }) {
   parts.push(quoted(`${BROKER}${place}`));
   if (body !== undefined && body !== null) {
     parts.push("-H", quoted("Content-Type: application/json"), "-d", quoted(JSON.stringify(body)));
+  }
+  if (file) {
+    parts.push("-H", quoted("Content-Type: application/json"), "--data-binary", quoted(`@${file}`));
   }
   return parts.join(" ");
 }

@@ -98,13 +98,18 @@ const FILTERS = [
   },
 ];
 
-/** @param {{vhost: string|null}} props null: of all virtual hosts. */
-export function PipelineRuns({ vhost }) {
+/** What the list of runs asks; null: of all virtual hosts. */
+export function runsOf(vhost) {
+  const path = vhost === null ? ["pipelines"] : ["pipelines", vhost];
+  return { path, filters: FILTERS, sorted: "reported_ms", reverse: true };
+}
+
+/** @param {{list: object}} props of `runsOf`. */
+export function PipelineRuns({ list }) {
   const [opened, setOpened] = useState(null);
   const [version, setVersion] = useState(0);
-  const path = vhost === null ? ["pipelines"] : ["pipelines", vhost];
-  return html`<${List} path=${path} columns=${columnsOf(setOpened)} filters=${FILTERS}
-      caption="Runs of pipelines" sorted="reported_ms" reverse version=${version}
+  return html`<${List} ...${list} columns=${columnsOf(setOpened)}
+      caption="Runs of pipelines" version=${version}
       rowKey=${(row) => JSON.stringify([row.vhost, row.user, row.name])}
       empty=${html`<${Empty} title="No pipeline has run yet">
         Each run of <code>leporid pipeline run</code> reports itself here, and is kept.

@@ -3,13 +3,14 @@
 
 import { html, useEffect, useRef, useState } from "../core/html.js";
 import { post } from "../core/api.js";
+import { move } from "../core/commands.js";
 import { count, counted } from "../core/format.js";
 import { Button } from "./button.js";
 import { Dialog } from "./dialog.js";
 import { Field } from "./form.js";
 import { Grid } from "./grid.js";
 import { Notice } from "./notice.js";
-import { Same, quoted } from "./page.js";
+import { Same } from "./page.js";
 
 const ENDS = [
   { value: "queue", label: "the queue in which each died" },
@@ -94,7 +95,7 @@ export function Redrive({ vhost, queue, filter, onClose }) {
           Send ${preview ? count(sendable(preview)) : ""}<//>`}
     </div>
     ${to && html`<${Same} http=${{ method: "POST", path, query: { filter }, body }}
-      cli=${`leporid deadletters requeue ${quoted(queue)} --vhost ${quoted(vhost)}`} />`}
+      cli=${move(vhost, queue, to, { filter })} />`}
   <//>`;
 }
 

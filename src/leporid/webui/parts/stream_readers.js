@@ -3,8 +3,10 @@
 
 import { html, useEffect, useState } from "../core/html.js";
 import { put, remove } from "../core/api.js";
+import { list, quoted } from "../core/commands.js";
 import { useData } from "../core/data.js";
-import { count } from "../core/format.js";
+import { count, duration } from "../core/format.js";
+import { linesOf } from "../core/list_query.js";
 import { reasonNotTo } from "../core/rights.js";
 import { useUser } from "../core/session.js";
 import { Button } from "./button.js";
@@ -13,27 +15,18 @@ import { Empty } from "./empty.js";
 import { Field } from "./form.js";
 import { Grid } from "./grid.js";
 import { LagChart } from "./lag_chart.js";
-import { Notice } from "./notice.js";
+import { List } from "./list.js";
 
 const EVERY_MS = 2000;
 
 /** @param {{vhost: string, name: string, info: object, partition: number}} props */
 export function StreamReaders({ vhost, name, info, partition }) {
   const path = ["streams", vhost, name];
-  const readers = useData([...path, "readers"], {}, { every: EVERY_MS });
+  const [version, setVersion] = useState(0);
   const groups = useData(["groups", vhost, name], {}, { every: EVERY_MS });
   const [asked, setAsked] = useState(null);
   const user = useUser();
-  const rows = (readers.data?.readers ?? []).map((one) => {
-    const at = info.partitions[one.partition];
-    const next = Math.max(at?.first ?? 0, one.offset + 1);
-    return { ...one, end: at?.end ?? 0, first: at?.first ?? 0,
-      lag: Math.max(0, (at?.end ?? 0) - next), many: info.partitions.length > 1 };
-  });
-  if (readers.error && !readers.data) {
-    return html`<${Notice} kind="bad">${readers.error.message}<//>`;
-  }
-  const done = () => { setAsked(null); readers.reload(); };
+  const done = () => { setAsked(null); setVersion((before) => before + 1); };
   const mayNot = (reader) => (isOf(user, reader) ? ""
     : reasonNotTo(user, "configure", vhost, name));
   return html`
@@ -41,7 +34,8 @@ export function StreamReaders({ vhost, name, info, partition }) {
       <${LagChart} vhost=${vhost} queue=${info.partitions[partition].queue}
         title=${info.partitions.length > 1 ? `Lag in messages, partition ${partition}`
           : "Lag in messages"} />
-      <${Readers} rows=${rows} onAsk=${setAsked} mayNot=${mayNot} loading=${!readers.data} />
+      <${Readers} list=${listOf(vhost, name)} info=${info} onAsk=${setAsked} mayNot=${mayNot}
+        version=${version} />
       <${Groups} groups=${groups.data?.groups ?? []} />
       <${Move} path=${path} asked=${asked?.move} onClose=${done} />
       <${Forget} path=${path} asked=${asked?.forget} onClose=${done} />
@@ -53,34 +47,52 @@ function isOf(user, reader) {
   return reader === user?.name || reader.startsWith(`${user?.name}.`);
 }
 
-function Readers({ rows, onAsk, mayNot, loading }) {
+function listOf(vhost, name) {
+  return {
+    path: ["readers", vhost], query: { where: [`stream=${name}`] }, prefix: "readers-",
+    sorted: "lag", reverse: true,
+  };
+}
+
+/** The lines that list what is shown of readers and groups. */
+export function readerLines(vhost, name, query) {
+  const readers = linesOf(`readers ${quoted(name)}`, { ...listOf(vhost, name), query: {} }, query,
+    vhost);
+  const { http } = linesOf("readers", listOf(vhost, name), query, vhost);
+  const groups = list(`groups ${quoted(name)}`, {}, vhost);
+  return { cli: [readers.cli, groups], http: [http, { path: ["groups", vhost, name] }] };
+}
+
+function Readers({ list: listed, info, onAsk, mayNot, version }) {
   const columns = [
-    { name: "reader", title: "Reader",
+    { name: "reader", title: "Reader", sort: true,
       cell: (row) => html`<span class="name">${row.reader}</span>` },
-    { name: "partition", title: "Partition", align: "right" },
-    { name: "offset", title: "Read up to", align: "right", wide: true,
+    { name: "partition", title: "Partition", sort: true, align: "right" },
+    { name: "offset", title: "Read up to", sort: true, align: "right", wide: true,
       cell: (row) => count(row.offset) },
-    { name: "lag", title: "Lag", align: "right", cell: (row) => html`<span class=${
+    { name: "lag", title: "Lag", sort: true, align: "right", cell: (row) => html`<span class=${
       row.lag ? "" : "soft"}>${count(row.lag)}</span>` },
-    { name: "skipped_messages", title: "Missed", align: "right", wide: true,
+    { name: "lag_ms", title: "Oldest waits", sort: true, align: "right", wide: true,
+      cell: (row) => (row.lag_ms === null ? "–" : duration(row.lag_ms)) },
+    { name: "skipped_messages", title: "Missed", sort: true, align: "right", wide: true,
       cell: (row) => html`<span class=${row.skipped_messages ? "state warn" : "soft"}>${
         count(row.skipped_messages)}</span>` },
-    { name: "act", title: "", sort: false, label: "Actions", cell: (row) => html`
+    { name: "act", title: "", label: "Actions", cell: (row) => html`
       <span class="row">
-        <${Button} onClick=${() => onAsk({ move: row })} why=${mayNot(row.reader)}
+        <${Button} onClick=${() => onAsk({ move: placed(row) })} why=${mayNot(row.reader)}
           label=${`Move reader ${row.reader}`}>Move…<//>
         <${Button} kind="danger" onClick=${() => onAsk({ forget: row })} why=${mayNot(row.reader)}
           label=${`Forget reader ${row.reader}`}>Forget…<//>
       </span>` },
   ];
-  const shown = rows.some((row) => row.many)
+  const placed = (row) => ({ ...row, first: info.partitions[row.partition]?.first ?? 0 });
+  const shown = info.partitions.length > 1
     ? columns : columns.filter((each) => each.name !== "partition");
   return html`<section class="stack">
     <h2>Named readers</h2>
-    <${Grid} rows=${rows} columns=${shown} caption="Named readers"
-      rowKey=${(row) => JSON.stringify([row.reader, row.partition])}
-      empty=${loading ? html`<p class="soft">Loading…</p>`
-        : html`<${Empty} title="No named readers">
+    <${List} ...${listed} columns=${shown} caption="Named readers" every=${EVERY_MS}
+      version=${version} rowKey=${(row) => JSON.stringify([row.reader, row.partition])}
+      empty=${html`<${Empty} title="No named readers">
         A consumer with the argument <code>x-reader</code> stores here how far it has read.<//>`} />
   </section>`;
 }

@@ -1,6 +1,7 @@
 /* Taking messages out of a queue, and moving them elsewhere. */
 
 import { post } from "../core/api.js";
+import { cat, move as moveLine } from "../core/commands.js";
 import { count, counted } from "../core/format.js";
 import { html, useState } from "../core/html.js";
 import { useReasonNotTo } from "../core/session.js";
@@ -19,6 +20,13 @@ const TARGETS = [
   { value: "exchange", label: "an exchange" },
 ];
 const TRUNCATE = 50_000;
+
+/** The command that leaves the queue as a mode does; nothing rejects there. */
+function lineOf(vhost, name, mode, number) {
+  const take = mode === "ack_requeue_false";
+  return mode === "reject_requeue_false"
+    ? null : cat("queue", vhost, name, { count: number, take });
+}
 
 /** Gets messages as a client does. */
 export function GetForm({ vhost, name, paused, onDone }) {
@@ -51,7 +59,7 @@ export function GetForm({ vhost, name, paused, onDone }) {
       : html`<${Notice} kind="info">${paused
           ? "The queue is paused: it gives no messages. Resume it first."
           : "The queue has no message that is ready."}<//>`)}
-    <${Same} http=${{ method: "POST", path, body }} />
+    <${Same} cli=${lineOf(vhost, name, mode, number)} http=${{ method: "POST", path, body }} />
   </div>`;
 }
 
@@ -98,6 +106,7 @@ export function MoveForm({ vhost, name, ready, onDone }) {
         ? ` ${count(said.matched - said.moved)} stayed here: no queue takes them there.`
         : ""}${said.more ? " There are more: move again." : ""}
     <//>`}
-    <${Same} http=${{ method: "POST", path, query: limits, body }} />
+    ${to && html`<${Same} cli=${moveLine(vhost, name, body.to, limits)}
+      http=${{ method: "POST", path, query: limits, body }} />`}
   </div>`;
 }

@@ -40,7 +40,9 @@ export function UserConnections({ name, onSaid }) {
     <h2>Connections</h2>
     <${List} path=${["connections", "username", name]} columns=${COLUMNS} prefix="conn-"
       filterable=${false} rowKey=${(row) => row.name} version=${version} caption="Connections"
-      empty=${html`<${Empty} title="Not connected over AMQP" />`} />
+      empty=${html`<${Empty} title="Not connected over AMQP">
+        Which virtual hosts it may enter is above, and where clients connect to on the
+        ${" "}<a href=${href([])}>overview</a>.<//>`} />
     <${Button} kind="danger" why=${why} onClick=${() => setOpen(true)}>Close all connections<//>
     <${Confirm} open=${open} title=${`Close all connections of ${name}`} danger
       what="Clients are told, and most connect again by themselves." yes="Close all"

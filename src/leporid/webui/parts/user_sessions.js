@@ -32,7 +32,8 @@ export function UserSessions({ name, own, why, onSaid }) {
     ${error && html`<${Notice} kind="bad">${error.message}<//>`}
     ${data &&
     html`<${Grid} rows=${data} columns=${COLUMNS} caption="Logins"
-      empty=${html`<p class="soft">Not logged in by the form.</p>`} />`}
+      empty=${html`<p class="soft">Not logged in by the form. A login with a name and a
+        password is listed here.</p>`} />`}
     <${Button} kind="danger" why=${why || none} onClick=${() => setOpen(true)}
       >End all logins<//>
     <${Confirm} open=${open} title=${`End all logins of ${name}`} danger yes="End them"

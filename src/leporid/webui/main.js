@@ -9,6 +9,7 @@ import { apply } from "./core/theme.js";
 import { Login } from "./parts/login.js";
 import { Notice } from "./parts/notice.js";
 import { Page } from "./parts/page.js";
+import { Unloaded } from "./parts/unloaded.js";
 import { Shell } from "./parts/shell.js";
 
 const ADMIN = { group: "Admin", tag: "administrator" };
@@ -57,6 +58,11 @@ const PAGES = [
   [["audit"], () => import("./pages/audit.js"), "Audit", ADMIN],
   [["backups"], () => import("./pages/backups.js"), "Backups", ADMIN],
   [["feature-flags"], () => import("./pages/features.js"), "Features", ADMIN],
+
+  // Addresses of RabbitMQ's pages whose contents stand on others here.
+  [["nodes", ":name"], () => import("./pages/overview.js")],
+  [["cluster-name"], () => import("./pages/features.js")],
+  [["deprecated-features"], () => import("./pages/features.js")],
 ];
 
 /** Pages by group of the navigation, in the order in which the groups come. */
@@ -115,9 +121,12 @@ function Current() {
       <${Notice} kind="warn">Nothing is at this address. <a href=${href([])}>Overview</a><//>
     <//>`;
   }
-  if (failed || broken) {
+  if (failed) {
+    return html`<${Page} title="This page could not be loaded"><${Unloaded} /><//>`;
+  }
+  if (broken) {
     return html`<${Page} title="This page does not work">
-      <${Notice} kind="bad">${(failed ?? broken).message}<//>
+      <${Notice} kind="bad">${broken.message}<//>
     <//>`;
   }
   const Found = loaded.get(page);

@@ -4,6 +4,8 @@
    here, and nowhere else; each request carries X-Leporid-Page, which writes need and which keeps
    the browser from asking for a password itself. */
 
+import { compareClocks } from "./clock.js";
+
 // The page may stand below a path that a proxy has in front of the broker.
 const ROOT = location.pathname.replace(/[^/]*$/, "");
 
@@ -92,6 +94,7 @@ async function send(method, path, { query, body, signal, headers } = {}) {
     }
     throw new ApiError(0, { error: "unreachable", reason: "The broker does not answer." });
   }
+  compareClocks(answer.headers.get("date"));
   const text = await answer.text();
   if (answer.ok) {
     return text ? JSON.parse(text) : null;

@@ -19,6 +19,8 @@ const listeners = new Map();
 let latest = null;
 let source = null;
 let watched = "";
+// What the user may not watch: a page of it has other figures, which are not to be missed.
+let refused = null;
 let timer = null;
 // Since when nothing comes although somebody listens, by this machine's clock; null: it comes.
 let lostMs = null;
@@ -65,12 +67,15 @@ function follow() {
   if (listeners.size === 0 || document.hidden) {
     if (listeners.size === 0) {
       latest = null; // who listens next may be somebody else
+      refused = null;
+      setLost(null);
     }
     close();
     return;
   }
   const keys = wanted();
-  const query = keys.map((key) => `watch=${encodeURIComponent(key)}`).join("&");
+  const all = keys.map((key) => `watch=${encodeURIComponent(key)}`).join("&");
+  const query = all === refused ? "" : all;
   if (source !== null && query === watched) {
     return;
   }
@@ -85,15 +90,31 @@ function follow() {
     }
   });
   source.addEventListener("error", () => {
-    setLost(Date.now());
     // The browser tries again by itself unless the broker has refused.
     if (source?.readyState === EventSource.CLOSED) {
       close();
-      // If the session has ended, this shows the login form.
-      get(["whoami"]).catch(() => {});
-      timer = setTimeout(follow, RETRY_MS);
+      ended(query);
+    } else {
+      setLost(Date.now());
     }
   });
+}
+
+/** After a refusal: watch nothing if that was why, or else try again later. */
+async function ended(query) {
+  timer = setTimeout(follow, RETRY_MS);
+  try {
+    // If the session has ended, this shows the login form.
+    await get(["whoami"]);
+    if (query) {
+      refused = query;
+      follow();
+      return;
+    }
+  } catch {
+    // The broker is away, or nobody is logged in.
+  }
+  setLost(Date.now());
 }
 
 let asked = false;

@@ -47,6 +47,10 @@ export async function resume() {
   }
 }
 
+// Tabs share the cookie: who logs in or out in one of them does so in all.
+const tabs = new BroadcastChannel("leporid.session");
+tabs.addEventListener("message", () => resume());
+
 function rightsText({ name, tags, permissions }) {
   return JSON.stringify([name, tags, permissions]);
 }
@@ -76,6 +80,7 @@ export async function login(username, password) {
   const found = await post(["session"], { username, password });
   ended = false;
   set(found);
+  tabs.postMessage(null);
 }
 
 /** Log out, here and in the broker. */
@@ -86,6 +91,7 @@ export async function logout() {
     // The session is over, or the broker is away: either way nobody is logged in here.
   }
   set(null);
+  tabs.postMessage(null);
 }
 
 /** Whether somebody was logged in whose session has ended. */

@@ -2,6 +2,7 @@
 
    Must not know what an act does: a path and a status say it. */
 
+import { brokerNow } from "../core/clock.js";
 import { age, moment } from "../core/format.js";
 import { html } from "../core/html.js";
 import { linesOf } from "../core/list_query.js";
@@ -17,7 +18,7 @@ const COLUMNS = [
   {
     name: "at_ms",
     title: "When",
-    cell: (row) => html`<span class="moment" title=${age(Date.now() - row.at_ms)}
+    cell: (row) => html`<span class="moment" title=${age(brokerNow() - row.at_ms)}
       >${moment(row.at_ms)}</span>`,
   },
   {

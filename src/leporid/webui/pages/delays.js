@@ -1,6 +1,7 @@
 /* Delayed messages: when they are due, on a timeline; the next ones as a list; looking at one, and
    cancelling. Must not know how time is drawn: that is delay_timeline. */
 
+import { brokerNow } from "../core/clock.js";
 import { html, useEffect, useState } from "../core/html.js";
 import { get } from "../core/api.js";
 import { list, quoted } from "../core/commands.js";
@@ -105,7 +106,7 @@ function useTimelines(vhost, exchanges, range) {
     let timer = null;
     const ask = async () => {
       const edges = edgesOf(range, BINS);
-      const now = Date.now();
+      const now = brokerNow();
       const query = { edges: edges.map((edge) => now + edge).join(",") };
       const found = await Promise.all(exchanges.map(async (name) => {
         try {

@@ -42,7 +42,8 @@ function Numbers({ live, overview, monitors }) {
 }
 
 function Charts({ query, monitors }) {
-  const range = ["hour", "day"].includes(query.range) ? query.range : "minute";
+  // The history is for who monitors; to others each sample says what is in their virtual hosts.
+  const range = monitors && ["hour", "day"].includes(query.range) ? query.range : "minute";
   const pick = (found) => setQuery({ range: found === "minute" ? null : found }, { replace: true });
   const { times, series } = useSeries({ kind: "overview" }, range);
   const line = (name, label, unit) => ({
@@ -52,7 +53,7 @@ function Charts({ query, monitors }) {
     values: series[name] ?? times.map(() => null),
   });
   const common = { times, range, onRange: pick };
-  const backlog = html`<${Chart} ...${common} title="Backlog" height=${220}
+  const backlog = html`<${Chart} ...${monitors ? common : { times }} title="Backlog" height=${220}
     series=${[
       line("messages_ready", "Ready", "count"),
       line("messages_unacknowledged", "Unacked", "count"),

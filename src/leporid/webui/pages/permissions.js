@@ -42,7 +42,7 @@ export default function Permissions({ query }) {
       <${Search} label="Filter users" name="user" value=${query.user} />
       <${Search} label="Filter virtual hosts" name="vhost-name" value=${query["vhost-name"]} />
     </div>
-    ${users.data && users.items.length === 0
+    ${error ? null : users.data && users.items.length === 0
       ? html`<${Empty} title="No user matches"><a href=${href(["users"])}>All users</a><//>`
       : html`<div aria-busy=${known ? "false" : "true"}>
           <${Matrix} users=${names} vhosts=${across} granted=${granted.of}

@@ -3,6 +3,7 @@
    Must not know Spark: what is shown is what the broker knows of readers, and what pipelines report
    to it (`parts/pipeline_runs.js`). */
 
+import { brokerNow } from "../core/clock.js";
 import { age, count, duration, moment } from "../core/format.js";
 import { html } from "../core/html.js";
 import { linesOf } from "../core/list_query.js";
@@ -111,7 +112,7 @@ const FILTERS = [
 ];
 
 function since(ms) {
-  return ms ? html`<span title=${moment(ms)}>${age(Date.now() - ms)}</span>` : "–";
+  return ms ? html`<span title=${moment(ms)}>${age(brokerNow() - ms)}</span>` : "–";
 }
 
 const GROUPS = [

@@ -1,6 +1,7 @@
 /* Streams, named readers and groups of the virtual hosts that the user sees, as lists.
    Must not know what is in a stream: that is pages/stream.js. */
 
+import { brokerNow } from "../core/clock.js";
 import { html } from "../core/html.js";
 import { linesOf } from "../core/list_query.js";
 import { href, setQuery } from "../core/route.js";
@@ -40,8 +41,8 @@ const COLUMNS = {
     number("bytes", "Size", bytes),
     { ...number("first", "First", count), wide: true },
     number("end", "End", count),
-    number("first_timestamp_ms", "Oldest", (ms) => (ms ? age(Date.now() - ms) : "")),
-    number("last_timestamp_ms", "Newest", (ms) => (ms ? age(Date.now() - ms) : "")),
+    number("first_timestamp_ms", "Oldest", (ms) => (ms ? age(brokerNow() - ms) : "")),
+    number("last_timestamp_ms", "Newest", (ms) => (ms ? age(brokerNow() - ms) : "")),
     number("consumers", "Consumers", count),
     number("readers", "Readers", count),
   ],
@@ -62,7 +63,7 @@ const COLUMNS = {
     number("members", "Members", count),
     number("partitions", "Partitions", count),
     number("retrying", "Retrying", count),
-    number("used_ms", "Used", (ms) => (ms ? age(Date.now() - ms) : "")),
+    number("used_ms", "Used", (ms) => (ms ? age(brokerNow() - ms) : "")),
   ],
 };
 

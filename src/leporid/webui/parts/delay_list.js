@@ -1,6 +1,7 @@
 /* The delayed messages of an exchange that are due next, or in a stretch of time; those that a
    filter chooses; looking at one, cancelling one or all that were chosen. */
 
+import { brokerNow } from "../core/clock.js";
 import { html, useEffect, useState } from "../core/html.js";
 import { get, remove } from "../core/api.js";
 import { bytes, count, counted, duration, moment } from "../core/format.js";
@@ -74,7 +75,7 @@ export function DelayList({ vhost, exchange, exchanges, stretch, onExchange, onW
 function columnsOf(show, cancel, mayNotCancel) {
   return [
     { name: "due_ms", title: "Due in", cell: (row) => html`<span class="nowrap">${
-      duration(Math.max(0, row.due_ms - Date.now()))}</span>` },
+      duration(Math.max(0, row.due_ms - brokerNow()))}</span>` },
     { name: "at", title: "Due at", wide: true, value: (row) => row.due_ms,
       cell: (row) => html`<span class="nowrap">${moment(row.due_ms)}</span>` },
     { name: "routing_key", title: "Routing key", wide: true,

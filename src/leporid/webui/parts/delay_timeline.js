@@ -1,6 +1,7 @@
 /* Messages that wait, on a line of time from milliseconds to years: one lane an exchange, a bar for
    each stretch of time. Must not know who waits: counts come in, a picked stretch goes out. */
 
+import { brokerNow } from "../core/clock.js";
 import { html, useEffect, useRef, useState } from "../core/html.js";
 import { count, duration, short } from "../core/format.js";
 import { Button } from "./button.js";
@@ -101,7 +102,7 @@ function anchor(at, width) {
 function Lane({ lane, x, width, y, picked, onPick }) {
   const bins = binsOf(lane);
   const most = Math.max(1, ...bins.map((bin) => bin.count));
-  const now = Date.now();
+  const now = brokerNow();
   const isPicked = (bin) => picked?.lane === lane.name && picked.from < now + bin.to &&
     picked.to > now + bin.from;
   const pick = (bin) => onPick({ lane: lane.name, from: now + bin.from, to: now + bin.to });

@@ -19,6 +19,10 @@ export function HistoryCharts({ of, query, charts }) {
   const range = ["hour", "day"].includes(query.range) ? query.range : "minute";
   const pick = (found) => setQuery({ range: found === "minute" ? null : found }, { replace: true });
   const { times, series, error } = useSeries(of, range);
+  const refusal = error && !times.length && error.status !== 404 ? error : null;
+  if (refusal) {
+    return html`<${Notice} kind="warn">${refusal.message}<//>`;
+  }
   const drawn = charts.map(
     ({ title, height, unit, lines }) =>
       html`<${Chart} key=${title} title=${title} height=${height} times=${times} range=${range}
@@ -27,8 +31,5 @@ export function HistoryCharts({ of, query, charts }) {
           name, label, unit, values: series[name] ?? times.map(() => null),
         }))} />`,
   );
-  return html`
-    ${error && !times.length && error.status !== 404 &&
-    html`<${Notice} kind="warn">${error.message}<//>`}
-    ${drawn.length > 1 ? html`<div class="columns">${drawn}</div>` : drawn}`;
+  return drawn.length > 1 ? html`<div class="columns">${drawn}</div>` : drawn;
 }

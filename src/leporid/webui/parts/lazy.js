@@ -1,6 +1,7 @@
 /* A component that is loaded when it is first shown. */
 
 import { html, useEffect, useState } from "../core/html.js";
+import { Unloaded } from "./unloaded.js";
 
 /** @param {object} props load: returns a promise of the component; props: what it is given. */
 export function Lazy({ load, props }) {
@@ -17,7 +18,9 @@ export function Lazy({ load, props }) {
     };
   }, [load]);
   if (failed) {
-    return html`<p class="soft">This part could not be loaded.</p>`;
+    return html`<${Unloaded} />`;
   }
-  return found ? html`<${found} ...${props} />` : null;
+  return found
+    ? html`<${found} ...${props} />`
+    : html`<p class="soft" aria-busy="true">Loading…</p>`;
 }

@@ -3,6 +3,7 @@
    Must not know what a pipeline does. Invariant: a run that reports nothing any more is shown as
    silent, whatever it said last. */
 
+import { brokerNow } from "../core/clock.js";
 import { remove } from "../core/api.js";
 import { useData } from "../core/data.js";
 import { age, count, duration, moment } from "../core/format.js";
@@ -23,10 +24,10 @@ const SILENT_MS = 60_000;
 const OPEN = new Set(["running", "retrying"]);
 
 function State({ run }) {
-  const silent = OPEN.has(run.state) && Date.now() - run.reported_ms > SILENT_MS;
+  const silent = OPEN.has(run.state) && brokerNow() - run.reported_ms > SILENT_MS;
   return silent
     ? html`<span class="state bad" title=${`It said "${run.state}" ${age(
-        Date.now() - run.reported_ms)}; it may have been killed.`}>silent</span>`
+        brokerNow() - run.reported_ms)}; it may have been killed.`}>silent</span>`
     : html`<span class=${`state ${KINDS[run.state] ?? ""}`} title=${run.error}>${run.state}</span>`;
 }
 
@@ -43,7 +44,7 @@ function when(name, title) {
   return {
     name, title, sort: name, align: "right",
     cell: (row) => row[name]
-      ? html`<span title=${moment(row[name])}>${age(Date.now() - row[name])}</span>` : "–",
+      ? html`<span title=${moment(row[name])}>${age(brokerNow() - row[name])}</span>` : "–",
   };
 }
 

@@ -1,6 +1,7 @@
 /* What a stream keeps: each partition as a strip from its first to its last offset, with where its
    readers stand, and how far size and age are from their limits. Must not know the page. */
 
+import { brokerNow } from "../core/clock.js";
 import { html, useMemo } from "../core/html.js";
 import { useData } from "../core/data.js";
 import { setQuery } from "../core/route.js";
@@ -81,7 +82,7 @@ function Strip({ of, readers, many, picked }) {
           </span>
           <span>${count(of.end)}
             <span class="soft"> ${of.last_timestamp_ms
-              ? age(Date.now() - of.last_timestamp_ms) : "empty"}</span>
+              ? age(brokerNow() - of.last_timestamp_ms) : "empty"}</span>
           </span>
         </div>
       </div>
@@ -95,7 +96,7 @@ function lagText(of, reader) {
 
 function Limits({ of, limits, many }) {
   const most = ageOf(limits.age);
-  const old = of.first_timestamp_ms ? Date.now() - of.first_timestamp_ms : 0;
+  const old = of.first_timestamp_ms ? brokerNow() - of.first_timestamp_ms : 0;
   const what = many ? `partition ${of.partition}` : "it";
   return html`
     <div class="stream-limits">

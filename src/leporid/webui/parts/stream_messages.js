@@ -1,6 +1,7 @@
 /* The messages of one partition of a stream: from an offset, a time, or the end on; with a filter;
    page by page, or live. Must not know what else the page shows. */
 
+import { brokerNow } from "../core/clock.js";
 import { html, useEffect, useRef, useState } from "../core/html.js";
 import { get } from "../core/api.js";
 import { setQuery } from "../core/route.js";
@@ -83,7 +84,7 @@ function Seek({ path, partition, query, info, live }) {
           onInput=${(event) => setTime(event.target.value)} /></label>
         <${Button} type="submit">Go<//>
         ${PRESETS.map(([title, ms]) => html`<${Button} key=${title} kind="quiet"
-          onClick=${() => seekTime(Date.now() - ms)}>${title}<//>`)}
+          onClick=${() => seekTime(brokerNow() - ms)}>${title}<//>`)}
       </form>
       <form class="seek-group seek-filter" onSubmit=${submitFilter}>
         <label>Filter <input value=${filter} placeholder="dep_delay > 60 AND origin = 'JFK'"

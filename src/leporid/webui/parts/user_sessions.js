@@ -2,6 +2,7 @@
 
    Must not know which page it is on. */
 
+import { brokerNow } from "../core/clock.js";
 import { remove } from "../core/api.js";
 import { useData } from "../core/data.js";
 import { age, moment } from "../core/format.js";
@@ -16,7 +17,7 @@ const EVERY_MS = 10_000;
 const COLUMNS = [
   { name: "address", title: "From", cell: (row) => html`<span class="name">${row.address}</span>` },
   { name: "since_ms", title: "Since", cell: (row) => moment(row.since_ms) },
-  { name: "last_ms", title: "Last request", cell: (row) => age(Date.now() - row.last_ms) },
+  { name: "last_ms", title: "Last request", cell: (row) => age(brokerNow() - row.last_ms) },
   { name: "expires_at_ms", title: "Ends at the latest", cell: (row) => moment(row.expires_at_ms) },
 ];
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+import pika
 import pytest
 from tests.webui.browsing import Hands, Tab
 from tests.webui.example import Api
@@ -107,3 +109,81 @@ def test_a_long_list_is_paged_by_the_broker(tab: Tab, hands: Hands, api: Api):
     expect(tab.row("q129")).to_be_visible()
     tab.page.get_by_role("searchbox", name="Filter by name").fill("q00")
     expect(tab.page.locator(".list-count")).to_have_text("10 of 130")
+
+
+def test_groups_of_a_stream_are_listed_and_one_is_looked_at(
+    tab: Tab, hands: Hands, broker: Any, api: Api
+):
+    parameters = pika.ConnectionParameters("127.0.0.1", broker.amqp_port, heartbeat=0)
+    name = f"fleet-{type(hands).__name__}"
+    with pika.BlockingConnection(parameters) as client:
+        channel = client.channel()
+        channel.basic_qos(prefetch_count=1)
+        channel.basic_consume(
+            "flights", lambda *_: None, consumer_tag="truck", arguments={"x-group": name}
+        )
+        tab.open("streams", "/", "flights", show="readers").settled()
+        hands.press(tab.button(f"Look at group {name}"))
+        table = tab.page.get_by_role("region", name=f"Partitions of group {name}")
+        expect(table).to_contain_text("truck")
+        assert f"group={name}" in tab.page.url
+        tab.go("streams", "/", "flights", show="readers", **{"groups-name": "no such group"})
+        expect(tab.page.get_by_role("button", name=re.compile("^Look at group"))).to_have_count(0)
+        assert [each["group"] for each in api.get("groups", "/")].count(name) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "query", "table", "column"),
+    [
+        ("feature-flags", {}, "Feature flags", "Feature flag"),
+        ("topology", {"vhost": "/"}, "Bindings, dead-letter and alternate exchanges", "From"),
+    ],
+    ids=["flags", "topology"],
+)
+def test_the_order_of_a_short_table_stands_in_the_address(
+    tab: Tab, place: str, query: dict[str, str], table: str, column: str
+):
+    tab.open(place, **query).settled()
+    if place == "topology":
+        tab.page.get_by_role("tab", name="List").click()
+    box = tab.page.get_by_role("region", name=table)
+    head = box.get_by_role("columnheader", name=column)
+    head.get_by_role("button").click()
+    head.get_by_role("button").click()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    rows = box.locator("tbody tr td:first-child")
+    shown = rows.all_inner_texts()
+    assert re.search("sort=.*reverse=1", tab.page.url)
+    assert shown == sorted(shown, reverse=True)
+    assert len(set(shown)) > 1
+    tab.page.reload()
+    tab.settled()
+    if place == "topology":
+        tab.page.get_by_role("tab", name="List").click()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    assert rows.all_inner_texts() == shown
+
+
+def test_consumers_of_a_channel_are_paged_by_the_broker(tab: Tab, broker: Any, api: Api):
+    parameters = pika.ConnectionParameters("127.0.0.1", broker.amqp_port, heartbeat=0)
+    with pika.BlockingConnection(parameters) as client:
+        channel = client.channel()
+        for number in range(110):
+            channel.basic_consume("letters", lambda *_: None, consumer_tag=f"c{number:03}")
+        with client.channel().connection.channel() as other:
+            other.basic_consume("letters", lambda *_: None, consumer_tag="other")
+            (found,) = (each for each in api.get("channels") if each["consumer_count"] == 110)
+            tab.open("channels", found["name"], sort="consumer_tag").settled()
+            expect(tab.page.locator(".pages-at")).to_have_text("1–100 of 110")
+            tab.button("Next page").click()
+            expect(tab.row("c109")).to_be_visible()
+            expect(tab.row("other")).to_have_count(0)
+
+
+def test_dead_letters_are_sorted_and_filtered_by_the_address(tab: Tab):
+    tab.open("dead-letters", vhost="/", **{"deaths-reason": "rejected"}).settled()
+    expect(tab.row("orders")).to_have_count(1)
+    tab.page.get_by_role("columnheader", name="Died in").get_by_role("button").click()
+    tab.page.wait_for_url(re.compile("deaths-sort=queue"))
+    tab.page.get_by_role("combobox", name="Reason").first.select_option(label="Reason: expired")
+    expect(tab.page.locator("main")).to_contain_text("Nothing matches.")

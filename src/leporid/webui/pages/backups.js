@@ -50,7 +50,8 @@ export default function Backups() {
       <//>
     </section>
     ${data &&
-    html`<${Grid} rows=${data} columns=${COLUMNS} caption="Backups" rowKey=${(row) => row.name}
+    html`<${Grid} rows=${data} columns=${COLUMNS} caption="Backups" prefix=""
+      rowKey=${(row) => row.name}
       empty=${html`<${Empty} title="No backups yet">They stand where the setting
         ${" "}<code>backup_dir</code> says.<//>`} />`}
   <//>`;

@@ -60,7 +60,7 @@ export default function Features() {
       ${why && html`<p class="soft">${why}</p>`}
       ${flags.error && html`<${Notice} kind="bad">${flags.error.message}<//>`}
       ${flags.data &&
-      html`<${Grid} rows=${flags.data} columns=${FLAGS} caption="Feature flags"
+      html`<${Grid} rows=${flags.data} columns=${FLAGS} caption="Feature flags" prefix="flags-"
         rowKey=${(row) => row.name} />`}
     </section>
     <section class="box stack">

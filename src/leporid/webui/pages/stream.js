@@ -102,7 +102,7 @@ export default function Stream({ parts, query }) {
       <${Tabs} tabs=${TABS} current=${shows}
         onPick=${(id) => setQuery({ show: id === "messages" ? null : id })} />
       ${shows === "messages" && html`<${StreamMessages} ...${own} query=${query} />`}
-      ${shows === "readers" && html`<${StreamReaders} ...${own} />`}
+      ${shows === "readers" && html`<${StreamReaders} ...${own} query=${query} />`}
       ${shows === "rates" && html`<${StreamChart} ...${own} query=${query} />`}
       ${shows === "copy" && html`<${StreamCopy} ...${own} query=${query} />`}
       ${shows === "consumers" && html`<${QueueConsumers} vhost=${vhost} queue=${place} />`}

@@ -3,10 +3,12 @@
 
 import { html, useEffect, useState } from "../core/html.js";
 import { put, remove } from "../core/api.js";
-import { list, quoted } from "../core/commands.js";
+import { quoted } from "../core/commands.js";
+import { brokerNow } from "../core/clock.js";
 import { useData } from "../core/data.js";
-import { count, duration } from "../core/format.js";
+import { age, count, counted, duration } from "../core/format.js";
 import { linesOf } from "../core/list_query.js";
+import { setQuery } from "../core/route.js";
 import { reasonNotTo } from "../core/rights.js";
 import { useUser } from "../core/session.js";
 import { Button } from "./button.js";
@@ -16,14 +18,14 @@ import { Field } from "./form.js";
 import { Grid } from "./grid.js";
 import { LagChart } from "./lag_chart.js";
 import { List } from "./list.js";
+import { Notice } from "./notice.js";
 
 const EVERY_MS = 2000;
 
-/** @param {{vhost: string, name: string, info: object, partition: number}} props */
-export function StreamReaders({ vhost, name, info, partition }) {
+/** @param {{vhost: string, name: string, info: object, partition: number, query: object}} props */
+export function StreamReaders({ vhost, name, info, partition, query }) {
   const path = ["streams", vhost, name];
   const [version, setVersion] = useState(0);
-  const groups = useData(["groups", vhost, name], {}, { every: EVERY_MS });
   const [asked, setAsked] = useState(null);
   const user = useUser();
   const done = () => { setAsked(null); setVersion((before) => before + 1); };
@@ -36,7 +38,9 @@ export function StreamReaders({ vhost, name, info, partition }) {
           : "Lag in messages"} />
       <${Readers} list=${listOf(vhost, name)} info=${info} onAsk=${setAsked} mayNot=${mayNot}
         version=${version} />
-      <${Groups} groups=${groups.data?.groups ?? []} />
+      <${Groups} list=${groupsOf(vhost, name)} opened=${query.group} />
+      ${query.group && html`<${Group} key=${query.group} vhost=${vhost} stream=${name}
+        name=${query.group} />`}
       <${Move} path=${path} asked=${asked?.move} onClose=${done} />
       <${Forget} path=${path} asked=${asked?.forget} onClose=${done} />
     </div>`;
@@ -54,13 +58,21 @@ function listOf(vhost, name) {
   };
 }
 
+function groupsOf(vhost, name) {
+  return {
+    path: ["groups", vhost], query: { where: [`stream=${name}`] }, prefix: "groups-",
+    sorted: "group",
+  };
+}
+
 /** The lines that list what is shown of readers and groups. */
 export function readerLines(vhost, name, query) {
   const readers = linesOf(`readers ${quoted(name)}`, { ...listOf(vhost, name), query: {} }, query,
     vhost);
-  const { http } = linesOf("readers", listOf(vhost, name), query, vhost);
-  const groups = list(`groups ${quoted(name)}`, {}, vhost);
-  return { cli: [readers.cli, groups], http: [http, { path: ["groups", vhost, name] }] };
+  const groups = linesOf(`groups ${quoted(name)}`, { ...groupsOf(vhost, name), query: {} }, query,
+    vhost);
+  const calls = [listOf, groupsOf].map((each) => linesOf("", each(vhost, name), query).http);
+  return { cli: [readers.cli, groups.cli], http: calls };
 }
 
 function Readers({ list: listed, info, onAsk, mayNot, version }) {
@@ -97,28 +109,52 @@ function Readers({ list: listed, info, onAsk, mayNot, version }) {
   </section>`;
 }
 
-function Groups({ groups }) {
-  if (!groups.length) {
-    return null;
-  }
+function Groups({ list: listed, opened }) {
+  const columns = [
+    { name: "group", title: "Group", sort: true,
+      cell: (row) => html`<span class="name">${row.group}</span>` },
+    { name: "members", title: "Members", sort: true, align: "right" },
+    { name: "partitions", title: "Partitions", sort: true, align: "right" },
+    { name: "retrying", title: "Retrying", sort: true, align: "right", wide: true,
+      cell: (row) => count(row.retrying) },
+    { name: "used_ms", title: "Last used", sort: true, align: "right", wide: true,
+      cell: (row) => (row.used_ms ? age(brokerNow() - row.used_ms) : "–") },
+    { name: "act", title: "", label: "Actions", cell: (row) => html`<${Button}
+      aria-pressed=${row.group === opened ? "true" : "false"} label=${`Look at group ${row.group}`}
+      onClick=${() => setQuery({ group: row.group === opened ? null : row.group })}>Look<//>` },
+  ];
   return html`<section class="stack">
     <h2>Groups</h2>
-    ${groups.map((group) => html`<div class="box stack" key=${group.group}>
-      <h3><span class="name">${group.group}</span> · ${count(group.members.length)} members,
-        ${" "}${count(group.lag)} messages behind</h3>
-      ${group.retries && html`<p class="soft">Retries: ${count(group.retries.waiting)} wait,
-        ${" "}${count(group.retries.retried)} retried,
-        ${" "}${count(group.retries.dead_lettered)} dead-lettered</p>`}
-      <${Grid} rows=${group.partitions} caption=${`Partitions of group ${group.group}`}
-        rowKey=${(row) => row.partition} columns=${[
-          { name: "partition", title: "Partition", align: "right" },
-          { name: "committed", title: "Committed", align: "right",
-            cell: (row) => (row.committed === null ? "–" : count(row.committed)) },
-          { name: "lag", title: "Lag", align: "right", cell: (row) => count(row.lag) },
-          { name: "member", title: "Member", value: (row) => memberOf(group, row)?.consumer_tag,
-            cell: (row) => memberText(memberOf(group, row)) },
-        ]} />
-    </div>`)}
+    <${List} ...${listed} columns=${columns} caption="Groups" rowKey=${(row) => row.group}
+      empty=${html`<${Empty} title="No groups">
+        Consumers with the same argument <code>x-group</code> share the partitions.<//>`} />
+  </section>`;
+}
+
+/** Who is in a group, and how far each of its partitions is. */
+function Group({ vhost, stream, name }) {
+  const { data: group, error } = useData(["groups", vhost, stream, name], {}, { every: EVERY_MS });
+  if (error && error.status !== 404) {
+    return html`<${Notice} kind="bad">${error.message}<//>`;
+  }
+  if (!group) {
+    return error && html`<p class="soft">There is no group <span class="name">${name}</span>.</p>`;
+  }
+  return html`<section class="box stack">
+    <h3><span class="name">${group.group}</span> · ${counted(group.members.length, "member")},
+      ${" "}${counted(group.lag, "message")} behind</h3>
+    ${group.retries && html`<p class="soft">Retries: ${count(group.retries.waiting)} wait,
+      ${" "}${count(group.retries.retried)} retried,
+      ${" "}${count(group.retries.dead_lettered)} dead-lettered</p>`}
+    <${Grid} rows=${group.partitions} caption=${`Partitions of group ${group.group}`}
+      rowKey=${(row) => row.partition} columns=${[
+        { name: "partition", title: "Partition", align: "right" },
+        { name: "committed", title: "Committed", align: "right",
+          cell: (row) => (row.committed === null ? "–" : count(row.committed)) },
+        { name: "lag", title: "Lag", align: "right", cell: (row) => count(row.lag) },
+        { name: "member", title: "Member", value: (row) => memberOf(group, row)?.consumer_tag,
+          cell: (row) => memberText(memberOf(group, row)) },
+      ]} />
   </section>`;
 }
 

@@ -23,18 +23,20 @@ export function TopologyList({ vhost, graph, find }) {
     bindings.forEach((one, at) => rows.push({ id: `${edge.key} ${at}`, edge, from, to, one }));
   }
   const columns = [
-    { name: "from", title: "From",
+    { name: "from", title: "From", value: (row) => row.from.title,
       cell: (row) => html`<${Name} vhost=${vhost} node=${row.from} />` },
-    { name: "kind", title: "By", cell: (row) => KINDS[row.edge.kind] },
-    { name: "key", title: "Routing key", cell: (row) => row.one.key },
-    { name: "filter", title: "Filter", cell: (row) => row.one.filter },
-    { name: "to", title: "To", cell: (row) => html`<${Name} vhost=${vhost} node=${row.to} />` },
+    { name: "kind", title: "By", value: (row) => KINDS[row.edge.kind],
+      cell: (row) => KINDS[row.edge.kind] },
+    { name: "key", title: "Routing key", value: (row) => row.one.key, cell: (row) => row.one.key },
+    { name: "filter", title: "Filter", value: (row) => row.one.filter, cell: (row) => row.one.filter },
+    { name: "to", title: "To", value: (row) => row.to.title,
+      cell: (row) => html`<${Name} vhost=${vhost} node=${row.to} />` },
     {
-      name: "rate", title: "Rate", align: "right",
+      name: "rate", title: "Rate", align: "right", value: (row) => row.edge.rate ?? 0,
       cell: (row) => (row.edge.rate === null ? "" : rate(row.edge.rate)),
     },
   ];
-  return html`<${Grid} rows=${rows} columns=${columns} rowKey=${(row) => row.id}
+  return html`<${Grid} prefix="list-" rows=${rows} columns=${columns} rowKey=${(row) => row.id}
     caption="Bindings, dead-letter and alternate exchanges"
     empty=${html`<${Empty} title="No edges">
       Nothing is bound${find && " under that name"}.<//>`} />`;

@@ -32,7 +32,7 @@ export function UserSessions({ name, own, why, onSaid }) {
     ${why && html`<p class="soft">${why}</p>`}
     ${error && html`<${Notice} kind="bad">${error.message}<//>`}
     ${data &&
-    html`<${Grid} rows=${data} columns=${COLUMNS} caption="Logins"
+    html`<${Grid} rows=${data} columns=${COLUMNS} caption="Logins" prefix="logins-"
       empty=${html`<p class="soft">Not logged in by the form. A login with a name and a
         password is listed here.</p>`} />`}
     <${Button} kind="danger" why=${why || none} onClick=${() => setOpen(true)}

@@ -3,6 +3,7 @@ import sys
 
 import pytest
 from tests.spark.fake import serving
+from tools import pipeline_page
 
 from leporid.cli import main
 from leporid.cli.pipeline import MAKE, PIPELINES, pairs, split_columns
@@ -32,6 +33,23 @@ def test_every_pipeline_can_be_made_and_described(name, capsys):
     with pytest.raises(SystemExit):
         parsed(name, "--help")
     assert "--dry-run" in capsys.readouterr().out
+
+
+def test_the_guide_has_every_option_with_its_default():
+    page = pipeline_page.PAGE.read_text(encoding="utf-8")
+    assert pipeline_page.page_of(page) == page, "run tools/pipeline_page.py"
+    assert all(
+        f"<!-- settings: {name} -->\n| Option" in page
+        for name in (pipeline_page.COMMON, *PIPELINES)
+    )
+
+
+@pytest.mark.parametrize("name", sorted(PIPELINES))
+def test_each_option_says_what_it_means_and_its_default(name):
+    for action in pipeline_page.options_of(name):
+        assert action.help, action.option_strings
+        if action.default not in (None, False, [], ""):
+            assert "%(default)" in action.help, action.option_strings
 
 
 def test_master_and_remote_exclude_each_other(capsys):

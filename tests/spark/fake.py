@@ -270,6 +270,10 @@ class FakeBroker:
         for column in table.schema:
             if column.name not in WRITABLE.names:
                 raise Refusal(400, "column", f"no column {column.name}")
+        if "exchange" in table.schema.names:
+            for name in table.column("exchange").unique().to_pylist():
+                if name in self.missing:
+                    raise Refusal(404, "not-found", f"no exchange '{name}' in vhost '/'")
         with self.changed:
             duplicates = 0
             producer = query.get("producer")

@@ -201,6 +201,51 @@ def test_a_batch_is_written_and_refused_with_reasons(broker, spark_session):
         wrong.mode("append").options(url=broker.url, exchange="e").save()
 
 
+@pytest.fixture
+def logged(spark_session):
+    """What the driver logs from now on, as users see it."""
+    log4j = spark_session._jvm.org.apache.logging.log4j
+    configuration = log4j.LogManager.getContext(False).getConfiguration()
+    text = spark_session._jvm.java.io.StringWriter()
+    layout = configuration.getAppender("stderr").getLayout()
+    appender = log4j.core.appender.WriterAppender.createAppender(
+        layout, None, text, "test", False, True
+    )
+    appender.start()
+    root = configuration.getRootLogger()
+    before = root.getLevel()
+    root.setLevel(log4j.Level.WARN)
+    root.addAppender(appender, None, None)
+    log4j.LogManager.getContext(False).updateLoggers()
+    yield text.toString
+    root.removeAppender("test")
+    root.setLevel(before)
+    log4j.LogManager.getContext(False).updateLoggers()
+
+
+def test_a_task_that_is_refused_is_logged_once_and_without_javas_way_to_it(
+    broker, spark_session, logged
+):
+    broker.missing.add("nope")
+    frame = spark_session.sql("select 'x' as body, 'nope' as exchange").coalesce(1)
+    with pytest.raises(PySparkException, match="column 'exchange' has 'nope', and there is no"):
+        frame.write.format("leporid").mode("append").option("url", broker.url).save()
+    found = logged()
+    assert found.count("column 'exchange' has 'nope'") == 1
+    assert "WARN TaskSetManager: Lost task" in found
+    assert "\tat " not in found
+
+
+def test_an_error_of_java_is_logged_with_its_stack(spark_session, logged):
+    boom = spark_session._jvm.java.lang.IllegalStateException("boom")
+    spark_session._jvm.org.apache.logging.log4j.LogManager.getLogger("a.B").error("it fell", boom)
+    first, second, *stack = logged().splitlines()
+    assert first.endswith(" ERROR B: it fell")
+    assert second == "java.lang.IllegalStateException: boom"
+    assert stack
+    assert all(line.startswith("\tat ") for line in stack)
+
+
 def test_a_batch_with_a_column_of_numbers_can_be_repeated(broker, spark_session):
     broker.make("orders")
     frame = spark_session.range(100, 1100).selectExpr("cast(id as string) body", "id * 2 as n")

@@ -1,9 +1,26 @@
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from leporid.spark import options
 from leporid.spark.checks import EARLIEST, LATEST
 from leporid.spark.errors import OptionError
-from leporid.spark.options import Start, check_all, connection, reading, writing
+from leporid.spark.options import (
+    CONNECTION,
+    QUEUE_READING,
+    READING,
+    WRITING,
+    Start,
+    check_all,
+    connection,
+    queue_reading,
+    reading,
+    writing,
+)
+
+GUIDE = Path(__file__).parents[2] / "docs" / "spark.md"
 
 
 def read(**given: str) -> options.Reading:
@@ -151,3 +168,67 @@ def test_filters_of_messages():
 def test_filters_that_are_none(options, says):
     with pytest.raises(OptionError, match=says):
         read(**options)
+
+
+# ---------------------------------------------------------------- the guide's tables
+
+# What `drain` gives, and nobody else.
+DRAINS_OWN = {"lease", "leaseMessages"}
+# What an option needs beside it.
+WITH = {
+    "filterDialect": {"filter": "n > 5"},
+    "maxTriggerDelay": {"minOffsetsPerTrigger": "5"},
+    "startingOffsetsByTimestampStrategy": {"startingTimestamp": "5"},
+}
+
+
+def documented(number: int) -> dict[str, str | None]:
+    """The options of a table of the guide, with their defaults."""
+    table = re.findall(
+        r"^\| Option \| Default \|.*\n((?:\|.*\n)+)", GUIDE.read_text(), re.MULTILINE
+    )
+    found: dict[str, str | None] = {}
+    for line in table[number].splitlines()[1:]:
+        names, defaults = (cell.strip() for cell in line.split("|")[1:3])
+        if "else" in defaults:
+            defaults = defaults.partition("else ")[2]
+        given = [each.strip() for each in defaults.split(",")] if defaults else []
+        of_rows = re.findall(r"`(\w+)`", names)
+        if len(given) == 1:
+            given *= len(of_rows)
+        given = given or ["–"] * len(of_rows)
+        for name, default in zip(of_rows, given, strict=True):
+            found[name] = None if default == "–" else default.strip("`")
+            assert default == "–" or default.startswith("`")
+    return found
+
+
+def test_the_guide_has_all_options_and_no_others():
+    of_queues = QUEUE_READING.keys() - READING.keys() - DRAINS_OWN
+    assert documented(0).keys() == CONNECTION.keys() | READING.keys()
+    assert documented(1).keys() == of_queues
+    assert documented(2).keys() == WRITING.keys()
+
+
+def taken(name: str, **given: Any) -> object:
+    """What the options come to, and with one of them left out."""
+    if name in CONNECTION:
+        return connection(check_all(given), {})
+    if name in READING:
+        return read(**WITH.get(name, {}), **given)
+    if name in WRITING:
+        return write(exchange="e", **given)
+    return queue_reading(check_all({"queue": "jobs", **given}))
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_default_of_the_guide_is_what_is_taken_if_nothing_is_said(number):
+    defaults = {name: value for name, value in documented(number).items() if value is not None}
+    # Which end is the default one depends on what is read; the readers' tests show that.
+    assert defaults.pop("startingOffsets", "earliest") == "earliest"
+    assert defaults.pop("endingOffsets", "latest") == "latest"
+    # These name where a password is.
+    for name in ("passwordEnv", "passwordFile"):
+        assert defaults.pop(name, "guest") == "guest"
+    for name, default in defaults.items():
+        assert taken(name, **{name: default}) == taken(name), name

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
+from tests.spark.fake import Refusal
 
 from leporid.management.publishing import BODY_BYTES_MAX
 from leporid.spark import options, writer
@@ -221,6 +222,30 @@ def test_a_wrong_target_is_found_before_a_task_starts(broker, make, task):
         make(exchange="amq.default", routingKey="nope").job.check()
     make(exchange="amq.default", routingKey="nope", unroutable="ignore").job.check()
     assert stored(broker) == []
+
+
+def test_an_exchange_that_only_a_row_names_is_named_with_its_column(broker, make, task):
+    broker.missing.add("nope")
+    sink = make(columns=BODY | {"exchange": "string"})
+    sink.job.check()
+    sentence = r"^column 'exchange' has 'nope', and there is no such exchange in vhost '/': declare"
+    with pytest.raises(BrokerError, match=sentence) as refused:
+        sink.write(iter([rows(1, 2, exchange=["e", "nope"])]))
+    assert refused.value.status == 404
+    assert stored(broker) == []
+
+
+def test_an_exchange_of_a_row_that_may_not_be_written_to_is_named(broker, make, task, monkeypatch):
+    def refuse(*_):
+        reason = "write access to exchange 'e' in vhost '/' refused for user 'guest'"
+        raise Refusal(403, "forbidden", reason)
+
+    monkeypatch.setattr(broker, "publish", refuse)
+    sink = make(columns=BODY | {"exchange": "string"})
+    with pytest.raises(BrokerError, match=r"^column 'exchange' has 'e', .* write access"):
+        sink.write(iter([rows(1, 2, exchange=["x", "e"])]))
+    with pytest.raises(BrokerError, match=r"^POST"):
+        sink.write(iter([rows(1, 2, exchange=["x", "y"])]))
 
 
 def test_rows_that_go_nowhere_fail_unless_told_otherwise(broker, make, task):

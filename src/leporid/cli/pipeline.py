@@ -93,9 +93,19 @@ def _add_stream(parser: argparse.ArgumentParser, *, archive: bool = True) -> Non
         parser.add_argument("--archive", metavar="PLACE", help="the stream's archive")
 
 
+def _add_interval(parser: argparse.ArgumentParser, default: float) -> None:
+    parser.add_argument(
+        "--interval",
+        type=seconds,
+        default=default,
+        metavar="SECONDS",
+        help="without --once, again after so long (%(default)g)",
+    )
+
+
 def _add_archive(parser: argparse.ArgumentParser) -> None:
     streams = parser.add_mutually_exclusive_group(required=True)
-    streams.add_argument("--stream", help="the stream")
+    streams.add_argument("--stream", help="the stream; needed is this or one of the next two")
     streams.add_argument("--streams", metavar="A,B", help="several, each with a table of its own")
     streams.add_argument("--stream-pattern", metavar="REGEX", help="all whose whole name matches")
     parser.add_argument(
@@ -104,14 +114,20 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
         metavar="PLACE",
         help="the archive's folder, or s3://BUCKET/PREFIX; with several, {stream} is the name",
     )
-    parser.add_argument("--format", default="delta", help="delta (default), iceberg")
-    parser.add_argument("--start", default="earliest", help="earliest (default), latest, a time")
+    parser.add_argument("--format", default="delta", help="delta, iceberg (%(default)s)")
+    parser.add_argument(
+        "--start", default="earliest", help="earliest, latest, a time (%(default)s)"
+    )
     parser.add_argument(
         "--schema", metavar="FIELDS", help='bodies\' fields: "id bigint, name string", or "infer"'
     )
     _add_body(parser)
     parser.add_argument(
-        "--freshness", type=float, default=10.0, metavar="SECONDS", help="how late at most (10)"
+        "--freshness",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="how late at most (%(default)g)",
     )
     parser.add_argument("--filter", metavar="EXPRESSION", help="only the records it lets through")
     parser.add_argument("--filter-dialect", metavar="NAME", help="jms (default), rocketmq")
@@ -127,13 +143,19 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--catalog-option", action="append", default=[], metavar="KEY=VALUE", help="of PyIceberg's"
     )
-    parser.add_argument("--commit-rows", type=int, default=2_000_000, metavar="N")
+    parser.add_argument(
+        "--commit-rows",
+        type=int,
+        default=2_000_000,
+        metavar="N",
+        help="rows of a commit, at most (%(default)s)",
+    )
     parser.add_argument(
         "--compact-every",
         type=number_or_0,
         default=32,
         metavar="N",
-        help="new files (32); 0 is never",
+        help="merge after so many new files (%(default)s); 0: never",
     )
     _add_keep(parser)
     parser.add_argument("--tasks", type=number, metavar="N", help="tasks of a commit, at least")
@@ -249,10 +271,10 @@ def _add_compact(parser: argparse.ArgumentParser) -> None:
         type=number,
         default=2,
         metavar="N",
-        help="of Iceberg, if a partition has so many",
+        help="of Iceberg, if a partition has so many (%(default)s)",
     )
     _add_keep(parser)
-    parser.add_argument("--interval", type=seconds, default=3600.0, metavar="SECONDS")
+    _add_interval(parser, 3600.0)
 
 
 def _compact(options: argparse.Namespace) -> Any:
@@ -275,7 +297,7 @@ def _add_reprocess(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--subject", help="whose newest schema makes the columns")
     group.add_argument("--message", help="of Protobuf, the message")
     group.add_argument("--delimiter", help="of CSV")
-    parser.add_argument("--interval", type=seconds, default=600.0, metavar="SECONDS")
+    _add_interval(parser, 600.0)
 
 
 def _reprocess(options: argparse.Namespace) -> Any:
@@ -291,10 +313,10 @@ def _add_traffic(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", type=seconds, metavar="SECONDS", help="look back so far only")
     parser.add_argument("--every", metavar="TIME", help="length of an interval: `10 seconds`")
     parser.add_argument(
-        "--gap", default="5 minutes", metavar="TIME", help="what ends a session (5 minutes)"
+        "--gap", default="5 minutes", metavar="TIME", help="what ends a session (%(default)s)"
     )
     parser.add_argument("--sent-at", metavar="SQL", help="when a message was sent")
-    parser.add_argument("--interval", type=seconds, default=60.0, metavar="SECONDS")
+    _add_interval(parser, 60.0)
 
 
 def _traffic(options: argparse.Namespace) -> Any:
@@ -326,7 +348,12 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
         "--routing-key", type=routing_key, help="with which key; without it, each record's own"
     )
     parser.add_argument("--rate", type=float, metavar="N", help="messages in a second, at most")
-    parser.add_argument("--unroutable", choices=("fail", "ignore"), default="fail")
+    parser.add_argument(
+        "--unroutable",
+        choices=("fail", "ignore"),
+        default="fail",
+        help="what is done if no queue takes a message (%(default)s)",
+    )
     parser.add_argument(
         "--include-bad", action="store_true", help="also what does not fit the archive's schema"
     )
@@ -383,8 +410,10 @@ def _check_exchange(origin: Origin, exchange: str | None) -> None:
 
 def _add_deadletters(parser: argparse.ArgumentParser) -> None:
     _add_stream(parser)
-    parser.add_argument("--samples", type=number, default=3, metavar="N", help="of each reason (3)")
-    parser.add_argument("--interval", type=seconds, default=60.0, metavar="SECONDS")
+    parser.add_argument(
+        "--samples", type=number, default=3, metavar="N", help="of each reason (%(default)s)"
+    )
+    _add_interval(parser, 60.0)
 
 
 def _deadletters(options: argparse.Namespace) -> Any:
@@ -397,7 +426,9 @@ def _deadletters(options: argparse.Namespace) -> Any:
 
 def _add_schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", required=True, metavar="PLACE", help="file, folder, or JDBC URL")
-    parser.add_argument("--format", default="parquet", help="parquet (default), csv, json, jdbc")
+    parser.add_argument(
+        "--format", default="parquet", help="parquet, csv, json, jdbc (%(default)s)"
+    )
     parser.add_argument(
         "--option", action="append", default=[], metavar="KEY=VALUE", help="of Spark's reader"
     )
@@ -411,7 +442,7 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--horizon", type=seconds, metavar="SECONDS", help="hand over so early only"
     )
-    parser.add_argument("--interval", type=seconds, default=10.0, metavar="SECONDS")
+    _add_interval(parser, 10.0)
 
 
 def _schedule(options: argparse.Namespace) -> Any:

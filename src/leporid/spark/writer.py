@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from itertools import islice
 from typing import Any
 
@@ -25,7 +26,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import Row
 
-from leporid.spark.errors import OptionError, PublishError, sentence_alone
+from leporid.spark.errors import BrokerError, OptionError, PublishError, sentence_alone
 from leporid.spark.features import (
     HAS_STREAM_ARROW_WRITER,
     DataSourceArrowWriter,
@@ -38,6 +39,9 @@ from leporid.spark.schema import cast_batch
 
 # A request's body is cut here, or after a single row that is larger.
 REQUEST_BYTES = 8 * 1024 * 1024
+
+# How the broker refuses an exchange: it is not there, or may not be written to.
+REFUSED_EXCHANGE = {HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN}
 
 # The sequence number of a row is its batch's number, shifted, and its place in the task's part.
 ROW_BITS = 32
@@ -127,6 +131,7 @@ def publish(
 
     Raises:
         PublishError: the broker did not take a row, or it went nowhere.
+        BrokerError: it refused, also an exchange that a row names.
     """
     client = client_for(job.connection)
     target: Target | None = None
@@ -135,7 +140,10 @@ def publish(
         if target is None:
             target = job.target(client)
         batch = addressed(piece, target)
-        answer = client.publish(target.exchange, encoded(batch), producer, sequence)
+        try:
+            answer = client.publish(target.exchange, encoded(batch), producer, sequence)
+        except BrokerError as error:
+            raise of_column(error, batch, job.connection.vhost) from None
         done.add(answer)
         if answer["refused"]:
             raise PublishError(
@@ -148,6 +156,27 @@ def publish(
                 f"{target.exchange!r} went to no queue: bind one, or give unroutable = ignore"
             )
     return done
+
+
+def of_column(error: BrokerError, batch: pa.RecordBatch, vhost: str) -> BrokerError:
+    """Say which exchange of the column `exchange` the broker refused, if it is one of those.
+
+    What is in a column is known in the task only, where `Job.check` cannot look.
+    """
+    if "exchange" not in batch.schema.names or error.status not in REFUSED_EXCHANGE:
+        return error
+    reason = str(error.facts.get("reason", ""))
+    for name in batch.column("exchange").unique().drop_null().to_pylist():
+        if f"exchange '{name}'" in reason:
+            why = f"where the user may not write: {error}"
+            if error.status == HTTPStatus.NOT_FOUND:
+                why = (
+                    f"and there is no such exchange in vhost {vhost!r}: declare it, or filter "
+                    f"such rows out ({error})"
+                )
+            sentence = f"column 'exchange' has {name!r}, {why}"
+            return BrokerError(sentence, error.status, error.word, error.facts)
+    return error
 
 
 def addressed(batch: pa.RecordBatch, target: Target) -> pa.RecordBatch:

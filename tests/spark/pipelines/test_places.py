@@ -1,9 +1,18 @@
 """Places on a disk; those in an object store are in test_object_stores.py."""
 
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+
 import pyarrow.fs as pafs
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from leporid.spark.errors import OptionError
+from leporid.spark.pipelines import places
 from leporid.spark.pipelines.places import (
     Place,
     PlaceError,
@@ -130,3 +139,58 @@ def test_a_key_of_azure_in_the_variables_is_used(monkeypatch):
 def test_a_draft_is_beside(tmp_path):
     assert written(tmp_path, "é").read_text() == "é"
     assert said(OSError("no (Request ID: AB12)\nmore")) == "no"
+
+
+NOBODY = """
+from leporid.spark.pipelines.places import PlaceError, place_of
+try:
+    place_of("abfss://c@account.dfs.core.windows.net/x").read()
+except PlaceError as error:
+    print(error)
+"""
+# Who may is asked at a port where nobody listens.
+NOWHERE = {
+    "AZURE_TENANT_ID": "11111111-2222-4333-8444-555555555555",
+    "AZURE_CLIENT_ID": "nobody",
+    "AZURE_CLIENT_SECRET": "wrong",
+    "AZURE_AUTHORITY_HOST": "https://127.0.0.1:1/",
+    "IDENTITY_ENDPOINT": "",
+}
+
+
+@pytest.mark.slow
+def test_azure_without_an_identity_is_a_sentence_and_no_end_of_the_process():
+    """pyarrow ends the process where it opens an object and may not."""
+    ran = subprocess.run(
+        [sys.executable, "-c", NOBODY],
+        env=os.environ | NOWHERE,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "abfss://c@account.dfs.core.windows.net/x cannot be read: " in ran.stdout
+    assert "Failed to get token from DefaultAzureCredential" in ran.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_googles_store_is_not_asked_without_end(monkeypatch, tmp_path):
+    """Its library tries for a quarter of an hour, and says nothing meanwhile."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    form = serialization.PrivateFormat.PKCS8
+    text = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    account = {
+        "type": "service_account",
+        "client_email": "nobody@example.com",
+        "private_key_id": "1",
+        "private_key": text.decode(),
+        # Nobody listens there.
+        "token_uri": "http://127.0.0.1:1/token",
+    }
+    (tmp_path / "key.json").write_text(json.dumps(account))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    monkeypatch.setattr(places, "GOOGLE_RETRY", timedelta(milliseconds=100))
+    with pytest.raises(PlaceError, match=r"^gs://lake/x cannot be read: .*Retry policy exhausted"):
+        place_of("gs://lake/x").read()

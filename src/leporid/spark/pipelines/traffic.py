@@ -170,10 +170,14 @@ def sizes(df: DataFrame) -> DataFrame:
 
 
 def delays(df: DataFrame) -> DataFrame:
-    """Sum counts up by delay, in powers of two of a millisecond."""
+    """Sum counts up by delay, in powers of two of a millisecond from the first one on.
+
+    Times of records are whole milliseconds, so that shorter delays are all alike.
+    """
     from pyspark.sql import functions as f
 
-    upto = f.pow(f.lit(2.0), f.ceil(f.col("delay_class") / counts.CLASSES))
+    doublings = f.greatest(f.ceil(f.col("delay_class") / counts.CLASSES), f.lit(0))
+    upto = f.pow(f.lit(2.0), doublings)
     classes = df.where("delay_class is not null").groupBy(upto.alias("upto"))
     return classes.agg(f.sum("messages").alias("messages")).orderBy("upto")
 

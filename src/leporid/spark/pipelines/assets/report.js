@@ -6,7 +6,9 @@ const MINUTE = 60;
 const DAY = 86400;
 const AXIS_WIDTH = 68;
 const AXIS_HEIGHT = 30;
-const LABEL_WIDTH = 50;
+const LABEL_WIDTH_MIN = 50;
+// Of one character, with some of the room between two labels.
+const CHARACTER_WIDTH = 8;
 // Room above, and to the right for half of the last mark's label.
 const PADDING = [12, 30, 0, 0];
 const BAR_WIDTH_MAX = 64;
@@ -114,7 +116,9 @@ function bars(chart, width) {
   const count = chart.labels.length;
   // Few classes do not fill the frame.
   const places = Math.max(count, 8);
-  const every = Math.max(1, Math.ceil((places * LABEL_WIDTH) / (width - AXIS_WIDTH)));
+  const longest = Math.max(...chart.labels.map((label) => label.length));
+  const labelWidth = Math.max(LABEL_WIDTH_MIN, longest * CHARACTER_WIDTH);
+  const every = Math.max(1, Math.ceil((places * labelWidth) / (width - AXIS_WIDTH)));
   const marks = chart.labels.map((_, at) => at).filter((at) => at % every === 0);
   return {
     scales: { x: { time: false, range: () => [-0.5, places - 0.5] } },

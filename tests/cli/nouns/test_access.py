@@ -70,6 +70,12 @@ def test_a_user_without_a_password(leporid, name, shared_broker):
     leporid("users", "show", user, code=3)
 
 
+def test_users_who_can_enter_nothing(leporid, user):
+    assert user in leporid("users", "list", "--without-permissions", "--quiet").split()
+    leporid("permissions", "set", user, ".*", "", "")
+    assert user not in leporid("users", "list", "--without-permissions", "--quiet").split()
+
+
 def test_permissions(leporid, user):
     leporid("permissions", "set", user, "^$", "^orders$", "^receipts")
     (row,) = leporid.rows("permissions", "list", "--of", user)

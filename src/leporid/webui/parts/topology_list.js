@@ -28,7 +28,8 @@ export function TopologyList({ vhost, graph, find }) {
     { name: "kind", title: "By", value: (row) => KINDS[row.edge.kind],
       cell: (row) => KINDS[row.edge.kind] },
     { name: "key", title: "Routing key", value: (row) => row.one.key, cell: (row) => row.one.key },
-    { name: "filter", title: "Filter", value: (row) => row.one.filter, cell: (row) => row.one.filter },
+    { name: "filter", title: "Filter", value: (row) => row.one.filter,
+      cell: (row) => row.one.filter },
     { name: "to", title: "To", value: (row) => row.to.title,
       cell: (row) => html`<${Name} vhost=${vhost} node=${row.to} />` },
     {

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from leporid.server.settings import ConfigError, refusal
 
@@ -95,14 +95,7 @@ def ask(
         OutgoingError: it took too long, was too large, or was no HTTP.
     """
     parts = urlsplit(endpoint.url)
-    assert parts.hostname is not None
-    connection: http.client.HTTPConnection
-    if parts.scheme == "https":
-        connection = http.client.HTTPSConnection(
-            parts.hostname, parts.port, timeout=seconds, context=endpoint.context
-        )
-    else:
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=seconds)
+    connection = _connection(parts, endpoint.context, seconds)
     late = threading.Event()
     # The connection forgets it once an answer says that it is the last one.
     sock: socket.socket | None = None
@@ -145,6 +138,17 @@ def ask(
     finally:
         timer.cancel()
         connection.close()
+
+
+def _connection(
+    parts: SplitResult, context: ssl.SSLContext | None, seconds: float
+) -> http.client.HTTPConnection:
+    assert parts.hostname is not None
+    if parts.scheme == "https":
+        return http.client.HTTPSConnection(
+            parts.hostname, parts.port, timeout=seconds, context=context
+        )
+    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=seconds)
 
 
 def _why(error: Exception) -> str:

@@ -164,3 +164,33 @@ def half_sent_requests(ground: Ground) -> Steps:
             except OSError as error:
                 ground.note(f"the broker refused a connection ({error.strerror or error})")
         ground.hold()
+
+
+# What stands in the head of each request, in turn; a head may have 16 KB.
+ODD_HEADS = (
+    b"GET /metrics?" + b"%ff&" * 3_900 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n" + b"a:\r\n" * 3_900 + b"\r\n",
+    b'GET /api/session HTTP/1.1\r\nHost: localhost\r\nCookie: a="' + b'\\"' * 7_800 + b'"\r\n\r\n',
+)
+ODD_REQUESTS = 3_000
+ODD_AT_ONCE = 30
+
+
+@attack("odd-heads")
+def odd_heads(ground: Ground) -> Steps:
+    """3,000 requests without a login have heads of 4,000 parameters, headers, or escapes."""
+    address = ground.http()
+    until = time.monotonic() + ground.plan.patience_seconds / 2
+    yield
+    for at in range(0, ground.count(ODD_REQUESTS), ODD_AT_ONCE):
+        if time.monotonic() > until:
+            ground.note(f"{at:,} requests only, for want of time")
+            break
+        with contextlib.ExitStack() as stack:
+            for number in range(ODD_AT_ONCE):
+                try:
+                    sock: socket.socket = connect(address, ATTACKER_ADDRESS)
+                    stack.callback(sock.close)
+                    sock.sendall(ODD_HEADS[number % len(ODD_HEADS)])
+                except OSError as error:
+                    ground.note(f"the broker refused a connection ({error.strerror or error})")

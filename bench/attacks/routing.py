@@ -143,3 +143,13 @@ def exchange_chain(ground: Ground) -> Steps:
         peer.settle()
         yield
         send_all(peer, (publish("chain.0", str(at)) for at in range(300)))
+
+
+@attack("unique-keys")
+def unique_keys(ground: Ground) -> Steps:
+    """300,000 messages each have a routing key that no other has."""
+    with ground.peer() as peer:
+        peer.push(queue_declare("q") + queue_bind("q", "amq.topic", "none"))
+        peer.settle()
+        yield
+        send_all(peer, (publish("amq.topic", f"a.{at}") for at in range(ground.count(300_000))))

@@ -23,7 +23,14 @@ from leporid.engine.publishing.interceptor import Interceptor
 from leporid.engine.selectors.selector import Selector
 from leporid.engine.selectors.tags import Tags
 from leporid.engine.wire.due_time import due_ms_of, past_of
-from leporid.engine.wire.rewrites import copies_of, with_reply_to
+from leporid.engine.wire.headers import (
+    Deaths,
+    array_value,
+    header_of,
+    with_headers,
+    with_reply_to,
+)
+from leporid.engine.wire.rewrites import copies_of
 from leporid.engine.wire.text import text_of
 from leporid.filters.compiler import program
 
@@ -92,7 +99,13 @@ def _rewrite(properties: bytes) -> None:
     for of_delay in (True, False):
         decode_properties(past_of(properties, of_delay))
     decode_properties(_INTERCEPTOR.intercepted(properties, _NOW_MS))
-    decode_properties(with_reply_to(properties, "reply"))
+    if decode_properties(properties).reply_to is not None:
+        decode_properties(with_reply_to(properties, "reply"))
+    deaths = Deaths(header_of(properties, b"x-death"), "q", "expired")
+    known = array_value([deaths.own or b"V", deaths.others])
+    changed = with_headers(properties, {b"x-death": known}, expires=False)
+    if len(changed) <= MAX_TABLE_BYTES:
+        decode_properties(changed)
     try:
         decode_properties(copies_of(properties)[0])
     except PreconditionFailed:

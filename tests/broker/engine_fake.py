@@ -70,6 +70,11 @@ class FakeQueue:
 
     def count_as(self, kind: str, vhost: str | None = None) -> None: ...
 
+    @property
+    def overflow(self) -> int:
+        """Whether it refuses messages when it is full."""
+        return int(self.limits.get("overflow") not in (None, "drop-head"))
+
     def set_limits(self, *, max_length: int | None, max_bytes: int | None, overflow: str) -> None:
         self.limits |= {"max_length": max_length, "max_bytes": max_bytes, "overflow": overflow}
 
@@ -442,6 +447,9 @@ class FakeChannel:
     def select_tx(self) -> None:
         self.transactional = True
 
+    def append_to_streams(self) -> bool:
+        return False
+
     def commit(self) -> int:
         self.log.append("commit")
         return 7
@@ -574,6 +582,18 @@ class FakePlane:
         self.wall_ms = 0
         self.filtered: tuple[int, ...] = (0, 0, 0)
         self.now_ms = 0
+
+    def storing(
+        self,
+        queues: Sequence[FakeQueue],
+        _exchange: str,
+        _key: str,
+        _properties: bytes,
+        body: bytes,
+    ) -> Generator[None, None, tuple[Sequence[FakeQueue], bytes]]:
+        """It takes no step."""
+        yield from ()
+        return queues, body
 
     def publish(
         self,

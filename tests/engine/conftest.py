@@ -12,7 +12,7 @@ class DeadLetters:
         self.found: list[tuple[str, str, str, bytes, bytes]] = []
 
     def __call__(self, reason: str, exchange: str, key: str, raw: bytes, body: bytes) -> None:
-        self.found.append((reason, exchange, key, raw, body))
+        self.found.append((reason, exchange, key, raw, bytes(body)))  # a large one is no bytes
 
     @property
     def bodies(self) -> list[bytes]:

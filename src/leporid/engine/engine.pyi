@@ -1,7 +1,7 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of engine.pyx."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from leporid.engine.bounds.clock import Clock
@@ -11,6 +11,7 @@ from leporid.engine.connection.connections import Connections
 from leporid.engine.connection.group_retries import GroupRetries
 from leporid.engine.internal.delays import Delays
 from leporid.engine.internal.verdict_queue import VerdictQueue
+from leporid.engine.log.log import RecordMemory
 from leporid.engine.log.logs import Logs
 from leporid.engine.publishing.publishing import Publishing
 from leporid.engine.queue.exchange_cache import ExchangeCache
@@ -147,13 +148,26 @@ class Engine:
     def run(self) -> None:
         """Expire, deliver and confirm what is due; called after each turn's input."""
 
+    def storing(
+        self,
+        queues: Sequence[Queue],
+        exchange: str,
+        key: str,
+        properties: bytes,
+        body: bytes | RecordMemory,
+    ) -> Generator[None, None, tuple[list[Queue], bytes | RecordMemory]]:
+        """Do what takes long of a message of the broker itself, in steps, before `publish`.
+
+        Returns the queues that do not have it yet, and its body for them.
+        """
+
     def publish(
         self,
         queues: Sequence[object],
         exchange: str,
         key: str,
         properties: bytes,
-        body: bytes,
+        body: bytes | RecordMemory,
         producer: bytes | None = None,
         sequence: int = 0,
         elsewhere: Callable[[], Sequence[object]] | None = None,

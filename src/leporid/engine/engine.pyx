@@ -22,7 +22,7 @@ from leporid.engine.log.cleaning cimport clean, compact, go_on_relocating, is_re
 from leporid.engine.log.facts cimport append_clean, flush_settles
 from leporid.engine.log.log cimport give_back, is_leaving
 from leporid.engine.log.logs cimport Logs
-from leporid.engine.publishing.publishing cimport Publishing
+from leporid.engine.publishing.publishing cimport Publishing, message_with
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
 from leporid.engine.queue.queue cimport Queue, Totals
 from leporid.engine.queue.queues cimport Queues
@@ -36,9 +36,11 @@ from leporid.engine.selecting.verdicts cimport Verdicts
 from leporid.engine.stream.scanning cimport scan
 from leporid.engine.stream.stream cimport Streams
 from leporid.engine.wire.codec cimport Props, walk_properties
-from leporid.engine.wire.record cimport Message, message_of
+from leporid.engine.wire.record cimport Message
 
 from functools import partial
+
+from leporid.engine.publishing.publishing import storing
 
 cdef enum:
     TRANSIENT_SEGMENT_BYTES = 1024 * 1024
@@ -49,6 +51,10 @@ cdef enum:
     INPUT_NS = 1_500_000
     DELIVERIES_NS = 1_000_000       # half of it for those who waited for a shared limit
     STAGE_NS = 500_000
+
+
+cdef bytes names_of(str exchange, str key):
+    return b"".join([bytes((len(raw),)) + raw for raw in (exchange.encode(), key.encode())])
 
 
 def _make_backlog(Publishing publishing, Queue queue):
@@ -185,8 +191,18 @@ cdef class Engine:
 
     # ------------------------------------------------------------- publishing
 
+    def storing(self, queues, str exchange not None, str key not None, bytes properties not None,
+                body not None):
+        """The steps of what takes longer than a slice before such a message is published: copies
+        of a large body, records in many streams.
+
+        Returns what is left for `publish`: the queues that do not have the message yet, and its
+        body. Without any step, that may be all.
+        """
+        return storing(self.publishing, list(queues), names_of(exchange, key), properties, body)
+
     def publish(self, queues, str exchange not None, str key not None, bytes properties not None,
-                bytes body not None, bytes producer=None, uint64_t sequence=0, elsewhere=None):
+                body not None, bytes producer=None, uint64_t sequence=0, elsewhere=None):
         """Publish a message of the broker itself, such as a dead letter, straight to queues.
 
         A full queue that refuses publishes gets the message when it has room, unless it
@@ -198,9 +214,8 @@ cdef class Engine:
         cdef Message message
         cdef list refusing = []
         cdef bint fresh
-        cdef bytes names = b"".join(
-            bytes((len(raw),)) + raw for raw in (exchange.encode(), key.encode()))
-        message = message_of(names, properties, body)
+        cdef bytes names = names_of(exchange, key)
+        message = message_with(names, properties, body)
         if walk_properties(message.properties, message.properties_len, &props):
             raise ValueError("properties do not parse")
         self.publishing.publish_own(make_route(queues), &message, &props, producer, sequence,

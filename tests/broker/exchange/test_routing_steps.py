@@ -7,6 +7,9 @@ from tests.broker.exchange.test_routing import Filtering, encoded, raw
 from tests.engine.frames import publish
 from tests.engine.slices import cut_often, turns
 
+from leporid.amqp.properties import Properties
+from leporid.broker.events.outbox import Notice, Outbox
+from leporid.broker.exchange.types import Binding
 from leporid.broker.registry import finished
 
 MANY = 2000
@@ -147,3 +150,62 @@ def test_a_filter_that_goes_and_comes_back_meanwhile_still_counts(here, kind, af
         here.filtered("x", name, sql="n = 0")
     finish(here)
     assert sum(here.vhost.queue(name).engine.published for name in names) == 0
+
+
+FILTERED = 1000
+
+
+def behind(here: Filtering, kind: str = "headers") -> list[str]:
+    """The queues of an exchange `deep`, each of which has a filter to be asked."""
+    here.exchange("deep", kind)
+    names = [f"q{number}" for number in range(FILTERED)]
+    here.queues(*names)
+    for number, name in enumerate(names):
+        here.filtered("deep", name, sql=f"n = {number % 2}", x_match="any", n=1)
+    return names
+
+
+def steps_until_done(here: Filtering) -> int:
+    return sum(1 for _ in turns(here.engine))
+
+
+def test_a_notice_is_routed_in_steps(here):
+    names = behind(here)
+    outbox = Outbox(here.engine, "things")
+    properties = Properties(headers={"n": 1})
+    cut_often(here.engine, 1)
+    deep = here.vhost.exchange("deep")
+    outbox.put(Notice(here.vhost, deep, "k", properties, b"m", 0))
+    assert steps_until_done(here) > 4
+    assert [name for name in names if here.came(name)] == names[1::2]
+    assert outbox.published == 1
+
+
+def test_the_letter_that_no_queue_takes_is_routed_on_in_steps(here):
+    names = behind(here)
+    here.exchange("letters", "fanout", alternate_exchange="deep")
+    here.queue("full", x_max_length=1, x_overflow="reject-publish")
+    here.bind("letters", "full")
+    here.queue("dying", x_dead_letter_exchange="letters")
+    here.send("", "first", raw(n=1), "full")
+    here.send("", "m", raw(n=1), "dying")
+    engine = here.engine
+    engine.run()
+    queue = here.vhost.queue("dying").engine
+    cut_often(engine, 1)
+    queue.set_limits(max_length=0)
+    assert steps_until_done(here) > 4
+    assert [name for name in names if here.came(name)] == names[1::2]
+    assert here.came("full") == ["first"]
+
+
+def test_a_history_is_routed_on_in_steps(here):
+    here.exchange("past", "x-recent-history")
+    here.send("past", "m", raw(n=1))
+    names = behind(here)
+    cut_often(here.engine, 1)
+    steps = here.vhost.bindings.bind(Binding("past", "deep", "exchange", "k", {}), None)
+    assert steps is not None
+    assert sum(1 for _ in steps) > 4
+    here.engine.clock.monotonic_ns = None
+    assert [name for name in names if here.came(name)] == names[1::2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from itertools import count
+from random import Random
 
 import pytest
 from tests.engine.delay_world import YEARS_MS, World, delayed, headers_of, int64, with_headers
@@ -17,6 +18,7 @@ from tests.engine.frames import (
     properties,
     table,
 )
+from tests.engine.slices import cut_often, steps_of, turns
 
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.properties import decode_properties
@@ -405,3 +407,66 @@ def test_messages_of_the_broker_are_counted_once(world):
     world.sleep(6)
     assert world.engine.queues.published == 1
     assert world.store().fired == 1
+
+
+# ------------------------------------------------------------------ in steps
+
+VAST = 17 * 2**20 + 1
+
+
+def due_vast(world) -> bytes:
+    """The body of a vast message that has come to be due, and of which a part is copied."""
+    body = Random(1).randbytes(VAST)
+    world.send(body, delayed(50), step=100_000)
+    world.disk.sync(world.engine)
+    cut_often(world.engine)
+    world.engine.clock.now_ms += 51
+    world.engine.clock.wall_ms += 51
+    world.engine.run()
+    assert (world.q.ready_count, world.waiting()) == (0, 1)
+    return body
+
+
+def test_a_vast_body_is_stored_anew_in_steps(world):
+    body = due_vast(world)
+    world.send(b"other", PERSISTENT)
+    assert sum(1 for _ in turns(world.engine)) >= VAST // 2**21
+    world.engine.clock.monotonic_ns = None
+    world.disk.sync(world.engine)
+    world.restart()
+    assert (world.came(), world.waiting()) == ([b"other", body], 0)
+
+
+def test_a_vast_message_that_is_cancelled_meanwhile_does_not_come(world):
+    due_vast(world)
+    (first,) = [entry for entry in range(10) if world.store().message(entry) is not None]
+    assert world.store().cancel(first)
+    for _ in turns(world.engine):
+        pass
+    world.engine.clock.monotonic_ns = None
+    assert (world.came(), world.waiting()) == ([], 0)
+
+
+def test_a_crash_while_a_vast_body_is_copied_loses_nothing(world):
+    body = due_vast(world)
+    world.engine.run()
+    world.engine.clock.monotonic_ns = None
+    world.disk.sync(world.engine)
+    world.restart()
+    world.run()
+    assert (world.came(), world.waiting()) == ([body], 0)
+
+
+def test_a_due_message_is_appended_to_many_streams_in_steps(world):
+    engine = world.engine
+    streams = [engine.stream(number, f"s{number}") for number in range(100, 200)]
+    world.resolve = lambda _key, _raw: [*streams, world.q]
+    world.send(b"x", delayed(50))
+    world.disk.sync(engine)
+    cut_often(engine, units=8)
+    engine.clock.now_ms += 51
+    engine.clock.wall_ms += 51
+    steps = steps_of(engine, lambda: sum(stream.next_offset for stream in streams))
+    assert max(steps) <= 3 * 8
+    assert [stream.next_offset for stream in streams] == [1] * 100
+    assert (world.came(), world.waiting()) == ([b"x"], 0)

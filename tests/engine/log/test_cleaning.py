@@ -211,6 +211,42 @@ def test_a_segment_that_is_copied_may_be_browsed_meanwhile(engine, disk, durable
     assert counts_after_a_crash(disk) == (2000, 0)
 
 
+VAST = 17 * 2**20 + 1
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_vast_message_is_copied_in_steps(engine, disk, durable, peer, settled):
+    """It is in a segment of several, as of a transaction; and may be settled meanwhile."""
+    peer.channels[2].select_tx()
+    bodies = [Random(number).randbytes(VAST) for number in range(3)]
+    peer.feed(*(publish(2, "d", body, raw=PERSISTENT, step=100_000) for body in bodies))
+    peer.channels[2].commit()
+    turn(engine, disk)
+    for _ in bodies:
+        assert peer.channel.get(durable, False)
+    peer.take()
+    peer.feed(ack(1, 1), ack(1, 2))
+    engine.run()
+    cut_often(engine)
+    turn(engine, disk)
+    taken = 0
+    while not moved(engine) and taken < 100:
+        taken += 1
+        engine.run()
+        if settled and taken == 3:
+            peer.feed(ack(1, 3))
+            break
+    assert settled or taken >= VAST // 2**21
+    engine.clock.monotonic_ns = None
+    disk.settle(engine)
+    assert counts_after_a_crash(disk) == (0 if settled else 1, 0)
+    if not settled:
+        assert bytes_of(disk) < 2 * VAST
+        peer.connection.close_channel(1)
+        other = Peer(engine, {"d": durable})
+        assert other.drain(durable) == bodies[2:]
+
+
 def test_a_deleted_queue_frees_its_segments(engine, disk, durable, peer):
     send(peer, "d", *[1000] * 30)
     send(peer, "e", 10)

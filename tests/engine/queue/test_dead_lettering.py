@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
+from tests.engine.disk_fake import recover
 from tests.engine.frames import PERSISTENT, ack, nack, properties, publish, table
 from tests.engine.session_fake import Peer
-from tests.engine.slices import cut_often, ended, turns
+from tests.engine.slices import cut_often, ended, steps_of, turns
+
+from leporid.engine.queue.queue import Queue
 
 
 def send(peer: Peer, *texts: str) -> None:
@@ -342,3 +347,114 @@ def test_a_letter_made_in_several_turns_is_on_disk_with_its_end(engine, disk, pe
     disk.sync(engine)
     assert (durable.unacked_count, dlq.ready_count) == (0, 1)
     assert not engine.logs.dirty
+
+
+VAST = 17 * 2**20 + 1
+
+
+class StoredInSteps:
+    """Publishes letters as the control plane does: what takes long is done in steps before."""
+
+    def __init__(self, engine, *queues):
+        self.engine, self.queues = engine, queues
+
+    def __call__(self, reason, exchange, key, raw, body):
+        left, body = yield from self.engine.storing(self.queues, exchange, key, raw, body)
+        if left:
+            self.engine.publish(left, exchange, key, raw, body)
+
+
+def test_a_vast_body_becomes_a_letter_in_steps(engine, disk):
+    """Of a record to a record: it is in one of the two queues, whenever the broker crashes."""
+    durable, dlq = engine.queue(1, "q", True), engine.queue(2, "dlq", True)
+    durable.dead_letters = StoredInSteps(engine, dlq)
+    peer = Peer(engine, {"q": durable})
+    body = Random(1).randbytes(VAST)
+    peer.feed(publish(1, "q", body, raw=PERSISTENT, step=100_000))
+    disk.sync(engine)
+    peer.get(durable, no_ack=False)
+    cut_often(engine)
+    peer.feed(nack(1, 1, requeue=False))
+    taken = 0
+    for _ in turns(engine):
+        taken += 1
+        disk.sync(engine)
+        if not taken % 4:
+            assert sum(each.ready_count for each in recovered(disk)) == 1
+    # Each slice has time for two of its megabytes.
+    assert taken >= VAST // 2**21
+    engine.clock.monotonic_ns = None
+    assert [each.ready_count for each in recovered(disk)] == [0, 1]
+    assert peer.drain(dlq) == [body]
+    assert durable.unacked_count == 0
+
+
+def recovered(disk):
+    queues: list[Queue] = []
+    recover(
+        disk.copy(),
+        lambda engine: queues.extend(engine.queue(at, f"q{at}", True) for at in (1, 2)),
+        durable_segment_bytes=4096,
+    )
+    return queues
+
+
+@pytest.mark.parametrize("how", ["purged", "deleted", "unset"])
+def test_a_vast_letter_that_was_begun_may_not_be_wanted_any_more(engine, disk, how):
+    durable, dlq = engine.queue(1, "q", True), engine.queue(2, "dlq", True)
+    durable.dead_letters = StoredInSteps(engine, dlq)
+    peer = Peer(engine, {"q": durable})
+    peer.feed(publish(1, "q", bytes(VAST), raw=PERSISTENT, step=100_000))
+    disk.sync(engine)
+    peer.get(durable, no_ack=False)
+    cut_often(engine)
+    peer.feed(nack(1, 1, requeue=False))
+    if how == "deleted":
+        durable.retire()
+    elif how == "unset":
+        durable.dead_letters = None
+    else:
+        dlq.retire()
+    for _ in turns(engine):
+        disk.sync(engine)
+    assert (durable.unacked_count, dlq.ready_count) == (0, 0)
+
+
+def test_a_vast_body_that_a_full_queue_refuses_becomes_a_letter_in_steps(engine, disk):
+    full, dlq = engine.queue(1, "full", True), engine.queue(2, "dlq", True)
+    full.set_limits(max_length=0, overflow="reject-publish-dlx")
+    full.dead_letters = StoredInSteps(engine, dlq)
+    also = engine.queue(3, "also", True)
+    peer = Peer(engine)
+    peer.session.caches["fan"] = engine.route_cache("fan", lambda _key, _raw: [full, also], True)
+    body = Random(1).randbytes(VAST)
+    data = publish(1, "", body, exchange="fan", raw=PERSISTENT, step=100_000)
+    peer.feed(data[:-100_008])
+    cut_often(engine)
+    peer.feed(data[-100_008:])
+    assert sum(1 for _ in turns(engine)) >= VAST // 2**21
+    engine.clock.monotonic_ns = None
+    assert peer.drain(dlq) == [body]
+    assert peer.drain(also) == [body]
+
+
+def test_a_letter_is_appended_to_many_streams_in_steps(engine, disk):
+    """The entry is settled on disk after the last stream is, not with the first."""
+    durable = engine.queue(1, "q", True)
+    streams = [engine.stream(number, f"s{number}") for number in range(2, 102)]
+    durable.dead_letters = StoredInSteps(engine, *streams)
+    peer = Peer(engine, {"q": durable})
+    peer.feed(publish(1, "q", b"x", raw=PERSISTENT))
+    disk.sync(engine)
+    peer.get(durable, no_ack=False)
+    cut_often(engine, units=8)
+    peer.feed(nack(1, 1, requeue=False))
+    assert 0 < sum(stream.next_offset for stream in streams) < 100
+    steps = steps_of(engine, lambda: sum(stream.next_offset for stream in streams))
+    assert max(steps) <= 3 * 8
+    assert [stream.next_offset for stream in streams] == [1] * 100
+    # Within one write a crash may keep what was written last: so the settle is in the next one.
+    disk.sync(engine)
+    assert recovered(disk)[0].ready_count == 1
+    disk.sync(engine)
+    assert recovered(disk)[0].ready_count == 0

@@ -4,7 +4,8 @@ import pytest
 from tests.engine.frames import array, longstr, properties, table
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.engine.wire.rewrites import copies_of, invalid_expiration, with_reply_to
+from leporid.engine.wire.headers import with_reply_to
+from leporid.engine.wire.rewrites import copies_of, invalid_expiration
 
 ODD = table(
     i=b"I\xff\xff\xff\xff",

@@ -104,24 +104,26 @@ class Outbox:
             notice = self._waiting.popleft()
             self._bytes -= notice.size + MESSAGE_BYTES
             try:
-                self._publish(notice)
+                yield from self._publish(notice)
             except Exception:
                 logger.exception("defect: one of %s was not published", self._title)
             yield None
         self._sending = self._told = False
 
-    def _publish(self, notice: Notice) -> None:
-        exchange, routing = notice.exchange, notice.vhost.routing
+    def _publish(self, notice: Notice) -> Steps:
+        exchange, key, routing = notice.exchange, notice.key, notice.vhost.routing
         if exchange.deleted:
             return
         properties = _encoded(notice.properties)
         if properties is None:
             self.drop("their headers are too large or too deep")
             return
-        found = routing.states(exchange, [notice.key], properties)
-        if found:
-            queues = [each.engine for each in found]
-            self._engine.publish(queues, exchange.name, notice.key, properties, notice.body)
+        found = yield from routing.finding(exchange, [key], properties)
+        queues = [each.engine for each in found if not each.engine.retired]
+        storing = self._engine.storing(queues, exchange.name, key, properties, notice.body)
+        queues, body = yield from storing
+        if queues:
+            self._engine.publish(queues, exchange.name, key, properties, body)
         self.published += 1
 
 

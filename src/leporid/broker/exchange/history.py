@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import Fault, PreconditionFailed
-from leporid.broker.exchange.types import DeduplicationRouter, RoutedMessage
+from leporid.broker.exchange.types import DeduplicationRouter
 from leporid.broker.exchange.verdict_queues import VerdictQueueState
 from leporid.broker.names import exchange_in
 from leporid.broker.queue.queue import QueueState
@@ -21,6 +21,7 @@ from leporid.broker.stored import StoredCache
 from leporid.engine.bounds.jobs import AWAITS
 from leporid.engine.queue.browse import snapshot
 from leporid.engine.queue.queue import Totals
+from leporid.engine.wire.headers import header_of, texts_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from leporid.broker.exchange.types import Binding
     from leporid.broker.filter.filter_arguments import MessageFilter
     from leporid.broker.memory import Memory
-    from leporid.broker.registry import Steps
+    from leporid.broker.registry import Steps, StepsTo
     from leporid.broker.stored import Recorder
     from leporid.broker.vhost import VirtualHost
     from leporid.engine.engine import Engine
@@ -239,7 +240,9 @@ class Histories:
                         f"cannot make {title}: the disk is full (disk_free_min)"
                     )
                 if wanted is None or wanted.engine.matches_message(exchange, key, properties):
-                    queues = self._beyond(destination, exchange, key, properties)
+                    queues = yield from self._beyond(destination, exchange, key, properties)
+                    if binding not in source.outgoing or self._replays.get(binding) is not replay:
+                        return
                     engine.publish(queues, exchange, key, properties, body)
                 yield None
         except Fault as fault:
@@ -256,12 +259,9 @@ class Histories:
         exchange: str,
         key: str,
         properties: bytes,
-    ) -> list[Queue]:
+    ) -> StepsTo[list[Queue]]:
         if isinstance(destination, QueueState | VerdictQueueState):
             return [destination.engine]
-        copies = RoutedMessage((), properties).headers.get("CC")
-        keys = (
-            [each for each in copies if isinstance(each, str)] if isinstance(copies, list) else []
-        )
-        message = RoutedMessage([key, *keys], properties, exchange)
-        return [each.engine for each in self._vhost.routing.states_below(destination, message)]
+        keys = [key, *texts_in(header_of(properties, b"CC"))]
+        routing = self._vhost.routing
+        return (yield from routing.going_beyond(destination, exchange, keys, properties))

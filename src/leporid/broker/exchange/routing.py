@@ -111,33 +111,30 @@ class Routing:
         found = yield from self._states(exchange, reached, message)
         return [each.engine for each in found]
 
-    def states(
-        self, exchange: ExchangeState, keys: Sequence[str], properties: bytes
-    ) -> list[Target]:
-        """The same in one go, as the rules know the queues."""
-        return finished(self.finding(exchange, keys, properties))
-
     def finding(
         self, exchange: ExchangeState, keys: Sequence[str], properties: bytes
     ) -> StepsTo[list[Target]]:
-        """The same in steps."""
+        """The same, as the rules know the queues."""
         message = RoutedMessage(keys, properties, exchange.name)
         reached = yield from self._topology.resolving(exchange, message)
         return (yield from self._states(exchange, reached, message))
 
-    def states_below(self, exchange: ExchangeState, message: RoutedMessage) -> list[Target]:
-        """The same for a message that was not published to this exchange but comes to it."""
+    def going_beyond(
+        self, exchange: ExchangeState, published_to: str, keys: Sequence[str], properties: bytes
+    ) -> StepsTo[list[Queue]]:
+        """Return the queues for a message that comes to an exchange, published to it or not."""
+        message = RoutedMessage(keys, properties, published_to)
         if exchange.delaying and message.delay_ms:
-            return [self._held(exchange)]
-        reached = finished(self._topology.reaching(exchange, message))
-        return finished(self._states(exchange, reached, message))
+            return [self._held(exchange).engine]
+        reached = yield from self._topology.reaching(exchange, message)
+        found = yield from self._states(exchange, reached, message)
+        return [each.engine for each in found if not each.engine.retired]
 
     def beyond(
         self, exchange: ExchangeState, published_to: str, keys: Sequence[str], properties: bytes
     ) -> list[Queue]:
-        """Return the queues for a message that comes to an exchange, published to it or not."""
-        message = RoutedMessage(keys, properties, published_to)
-        return [each.engine for each in self.states_below(exchange, message)]
+        """The same in one go."""
+        return finished(self.going_beyond(exchange, published_to, keys, properties))
 
     def routing_due(
         self, exchange: ExchangeState, published_to: str, keys: Sequence[str], properties: bytes
@@ -148,9 +145,9 @@ class Routing:
         found = yield from self._states(exchange, reached, message)
         return [each.engine for each in found]
 
-    def alternate(
+    def alternating(
         self, exchange: ExchangeState, published_to: str, keys: Sequence[str], properties: bytes
-    ) -> list[Queue]:
+    ) -> StepsTo[list[Queue]]:
         """Return the queues that an alternate exchange has for a message; none without one.
 
         For what no queue of the exchange takes although it has some. Nothing is raised: there is
@@ -159,10 +156,18 @@ class Routing:
         if exchange.alternate is None:
             return []
         below = self._topology.exchanges.get(exchange.alternate)
+        if below is None:
+            return []
         try:
-            return [] if below is None else self.beyond(below, published_to, keys, properties)
+            return (yield from self.going_beyond(below, published_to, keys, properties))
         except Fault:
             return []
+
+    def alternate(
+        self, exchange: ExchangeState, published_to: str, keys: Sequence[str], properties: bytes
+    ) -> list[Queue]:
+        """The same in one go."""
+        return finished(self.alternating(exchange, published_to, keys, properties))
 
     def _of_key(self, exchange: ExchangeState, key: str) -> StepsTo[Resolved]:
         """Where all messages with one key go, as far as that is the same for all of them."""

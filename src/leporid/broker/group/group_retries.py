@@ -9,18 +9,22 @@ in it.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from leporid.amqp.properties import decode_properties, encode_properties
 from leporid.broker.queue.dead_letters import DeadLetters
 from leporid.broker.queue.queue_types import STREAM
 from leporid.broker.settings.values import Arguments, plain
+from leporid.engine.wire.headers import (
+    header_of,
+    number_in,
+    number_value,
+    text_in,
+    text_value,
+    with_headers,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from leporid.amqp.tables import Value
     from leporid.broker.registry import StepsTo
     from leporid.broker.vhost import VirtualHost
     from leporid.engine.connection.group_retries import GroupRetries
@@ -46,9 +50,9 @@ MAX_MS: Final = 600_000
 """How long a message is held for each time that it came back, and at most. The 16 retries take 23
 minutes with these."""
 
-STREAM_NAME: Final = "x-stream-name"
-OFFSET: Final = "x-stream-offset"
-COUNT: Final = "x-delivery-count"
+STREAM_NAME: Final = b"x-stream-name"
+OFFSET: Final = b"x-stream-offset"
+COUNT: Final = b"x-delivery-count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +147,11 @@ def stamped(properties: bytes, stream: str | None, offset: int, count: int) -> b
     in the middle of a queue.
     """
     try:
-        found = decode_properties(properties)
-        headers: dict[str, Value] = dict(found.headers or {})
+        changes: dict[bytes, bytes | None] = {}
         if stream is not None:
-            headers[STREAM_NAME], headers[OFFSET] = stream, offset
-        headers.pop(COUNT, None)
-        if count:
-            headers[COUNT] = count
-        return encode_properties(replace(found, headers=headers))
+            changes[STREAM_NAME], changes[OFFSET] = text_value(stream), number_value(offset)
+        changes[COUNT] = number_value(count) if count else None
+        return with_headers(properties, changes)
     except Exception:
         logger.exception("defect: headers of a message that is retried stay as they were")
         return properties
@@ -159,11 +160,11 @@ def stamped(properties: bytes, stream: str | None, offset: int, count: int) -> b
 def count_of(properties: bytes) -> int:
     """Read what `stamped` wrote; 1 if that is damaged."""
     try:
-        count = (decode_properties(properties).headers or {}).get(COUNT)
+        count = number_in(header_of(properties, COUNT))
     except Exception:
         logger.exception("defect: headers of a message that is retried cannot be read")
         return 1
-    return count if isinstance(count, int) and count > 0 else 1
+    return count if count is not None and count > 0 else 1
 
 
 class GroupDeadLetters(DeadLetters):
@@ -195,6 +196,8 @@ class GroupDeadLetters(DeadLetters):
         self.count += 1
         return super().__call__(reason, exchange, key, stamped(properties, None, 0, 0), body)
 
-    def _died_in(self, headers: Mapping[str, Value]) -> str:
-        name = headers.get(STREAM_NAME)
-        return name if isinstance(name, str) else ""
+    def _died_in(self, properties: bytes) -> str:
+        try:
+            return text_in(header_of(properties, STREAM_NAME)) or ""
+        except ValueError:
+            return ""

@@ -12,13 +12,24 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from leporid.amqp.errors import Fault, PreconditionFailed
-from leporid.amqp.properties import decode_properties, encode_properties
-from leporid.amqp.tables import MAX_TABLE_BYTES, Timestamp, Value
+from leporid.amqp.errors import PreconditionFailed
+from leporid.amqp.tables import MAX_TABLE_BYTES
 from leporid.engine.internal.delays import delay_of
+from leporid.engine.wire.headers import (
+    Deaths,
+    array_value,
+    expiration_of,
+    header_of,
+    number_value,
+    table_value,
+    text_value,
+    texts_in,
+    with_headers,
+)
 from leporid.engine.wire.rewrites import DelayTooLong
 
 if TYPE_CHECKING:
@@ -31,9 +42,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 REJECTED: Final = "rejected"
-
-COUNT_MAX: Final = 2**63 - 1
-"""A publisher may claim any number of deaths; this is the highest that has an encoding."""
 
 
 @dataclass(slots=True)
@@ -147,7 +155,8 @@ class DeadLetters:
     ) -> StepsTo[None]:
         """A message died; in the last step, publish it to the dead-letter exchange, if it is there.
 
-        What is not finished was not published: the message was purged meanwhile.
+        What is not finished was not published: the message was purged meanwhile. A large body is no
+        bytes, but the engine's memory with it.
         Raises nothing: the engine is in the middle of a queue, and one message must not stall
         others. A message that defeats us is dropped, and that is logged as the defect it is.
         """
@@ -160,17 +169,10 @@ class DeadLetters:
         counts.deaths[reason, self._module] += 1
         if cause is not None:
             counts.dropped[reason, cause] += 1
-        queue = self._vhost.find_queue(self._name or self._origin(properties))
+        queue = self._vhost.find_queue(self._died_in(properties))
         if queue is not None:
             target = DeadLetterKey(reason, self._exchange, self._key)
             queue.dead_lettered.add(target, dropped=cause is not None)
-
-    def _origin(self, properties: bytes) -> str:
-        """Return the name of the queue that a message died in, for queues of several."""
-        try:
-            return self._died_in(decode_properties(properties).headers or {})
-        except Fault:
-            return ""
 
     def _publish(
         self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
@@ -181,24 +183,7 @@ class DeadLetters:
             self._tell()
             return "no_exchange"
         self._told = False
-        letter = decode_properties(properties)
-        headers: dict[str, Value] = dict(letter.headers or {})
-        copies = [each for each in _array(headers.get("CC")) if isinstance(each, str)]
-        death: dict[str, Value] = {
-            "reason": reason,
-            "queue": self._died_in(headers),
-            "time": Timestamp(self._wall_ms() // 1000),
-            "exchange": exchange,
-            "routing-keys": [key, *copies],
-        }
-        if letter.expiration is not None:
-            death["original-expiration"] = letter.expiration
-        deaths = _with_death(headers, death)
-        keys = [key, *copies]
-        if self._key is not None:
-            keys = [self._key]
-            headers.pop("CC", None)
-        changed = encode_properties(replace(letter, headers=headers, expiration=None))
+        keys, changed, circle = self._letter(reason, exchange, key, properties)
         if len(changed) > MAX_TABLE_BYTES:
             # It died in so many queues that nobody could read its headers any more.
             return "too_large"
@@ -208,25 +193,80 @@ class DeadLetters:
             return "delay_too_long"
         except PreconditionFailed:
             return "invalid_key"  # of an exchange with strict keys
-        again = reason == REJECTED
-        queues = [each.engine for each in found if again or not _is_cycle(each.name, deaths)]
+        queues = [each.engine for each in found if each.name not in circle]
         first = self._key if self._key is not None else key
+        engine, routing = self._vhost.engine, self._vhost.routing
+        others: list[Queue] = []
+        if target.alternate is not None and any(each.overflow for each in queues):
+            # No queue may take the letter: where it goes then may take as long to find.
+            others = yield from routing.alternating(target, self._exchange, keys, changed)
+            queues = [each for each in queues if not each.retired]
 
         def elsewhere() -> list[Queue]:
-            found = self._vhost.routing.alternate(target, self._exchange, keys, changed)
-            return [each for each in found if again or not _is_cycle(each.name, deaths)]
+            return [each for each in others if each.name not in circle and not each.retired]
 
-        if self._vhost.engine.publish(
-            queues, self._exchange, first, changed, body, elsewhere=elsewhere
+        left, stored = yield from engine.storing(queues, self._exchange, first, changed, body)
+        if queues and not left:
+            return None
+        if engine.publish(
+            left,
+            self._exchange,
+            first,
+            changed,
+            stored,
+            elsewhere=elsewhere if len(left) == len(queues) else None,
         ):
             return None
         if queues:
             return "refused"
         return "cycle" if found else "no_queue"
 
-    def _died_in(self, _headers: Mapping[str, Value]) -> str:
-        """Return the name of the queue that a message with these headers died in."""
+    def _letter(
+        self, reason: str, exchange: str, key: str, properties: bytes
+    ) -> tuple[list[str], bytes, AbstractSet[str]]:
+        """Write a letter.
+
+        Returns:
+            Its routing keys, its properties, and the names of the queues that it must not go to: it
+            would only go round.
+        """
+        copies = texts_in(header_of(properties, b"CC"))
+        died_in = self._died_in(properties)
+        deaths = Deaths(header_of(properties, b"x-death"), died_in, reason)
+        keys = [key, *copies]
+        changes: dict[bytes, bytes | None] = {}
+        text = {b"reason": reason, b"queue": died_in, b"exchange": exchange}
+        for which in (b"first", b"last") if deaths.first else (b"last",):
+            for name, value in text.items():
+                changes[b"x-%s-death-%s" % (which, name)] = text_value(value)
+        death = deaths.own
+        if death is None:
+            death = self._death(properties, text, keys)
+        changes[b"x-death"] = array_value([death, deaths.others])
+        if self._key is not None:
+            keys = [self._key]
+            changes[b"CC"] = None
+        changed = with_headers(properties, changes, expires=False)
+        return keys, changed, frozenset() if reason == REJECTED else deaths.before | {died_in}
+
+    def _died_in(self, _properties: bytes) -> str:
+        """Return the name of the queue that a message with these properties died in."""
         return self._name
+
+    def _death(self, properties: bytes, text: Mapping[bytes, str], keys: Sequence[str]) -> bytes:
+        """Return an entry of x-death for the first death in a queue for a reason."""
+        death = {
+            b"count": number_value(1),
+            b"reason": text_value(text[b"reason"]),
+            b"queue": text_value(text[b"queue"]),
+            b"time": number_value(self._wall_ms() // 1000, b"T"),
+            b"exchange": text_value(text[b"exchange"]),
+            b"routing-keys": array_value([text_value(each) for each in keys]),
+        }
+        expiration = expiration_of(properties)
+        if expiration is not None:
+            death[b"original-expiration"] = text_value(expiration)
+        return table_value(death)
 
     def _route(
         self, target: ExchangeState, keys: Sequence[str], properties: bytes
@@ -248,78 +288,3 @@ class DeadLetters:
                 self._title,
                 self._exchange,
             )
-
-
-def _array(value: Value) -> Sequence[Value]:
-    return value if isinstance(value, list) else ()
-
-
-def _with_death(headers: dict[str, Value], death: dict[str, Value]) -> list[Value]:
-    """Enter a death into the headers: most recent first, one entry for each queue and reason."""
-    known = headers.get("x-death")
-    if not isinstance(known, list):
-        headers["x-first-death-reason"] = death["reason"]
-        headers["x-first-death-queue"] = death["queue"]
-        headers["x-first-death-exchange"] = death["exchange"]
-        known = []
-    headers["x-last-death-reason"] = death["reason"]
-    headers["x-last-death-queue"] = death["queue"]
-    headers["x-last-death-exchange"] = death["exchange"]
-    known = _folded(known)
-    same = [each for each in known if _is_same(each, death)]
-    others = [each for each in known if not _is_same(each, death)]
-    entry: dict[str, Value] = {"count": 1, **death}
-    if same and isinstance(same[0], dict):
-        count = same[0].get("count")
-        before = count if isinstance(count, int) else 0
-        entry = {**same[0], "count": min(before, COUNT_MAX - 1) + 1}
-    deaths: list[Value] = [entry, *others]
-    headers["x-death"] = deaths
-    return deaths
-
-
-def _folded(deaths: Sequence[Value]) -> list[Value]:
-    """Make one entry of those of a queue and reason, as RabbitMQ 3 does when there are several.
-
-    The first one stays. If it has no count, it gets the number of its entries, which is 1 for most.
-    """
-    found: list[Value] = []
-    places: dict[str, int] = {}
-    entries: Counter[str] = Counter()
-    if len(deaths) < 2:
-        return list(deaths)
-    for death in deaths:
-        key = ""
-        if isinstance(death, dict):
-            # A publisher may claim a queue that is no text, nor anything that has a hash.
-            key = repr((death.get("queue"), death.get("reason")))
-            entries[key] += 1
-        if key not in places:
-            found.append(death)
-        if key:
-            places.setdefault(key, len(found) - 1)
-    for key, place in places.items():
-        entry = found[place]
-        if isinstance(entry, dict) and "count" not in entry:
-            found[place] = {**entry, "count": entries[key]}
-    return found
-
-
-def _is_same(entry: Value, death: Mapping[str, Value]) -> bool:
-    return (
-        isinstance(entry, dict)
-        and entry.get("queue") == death["queue"]
-        and entry.get("reason") == death["reason"]
-    )
-
-
-def _is_cycle(queue: str, deaths: Sequence[Value]) -> bool:
-    """Whether the message died in that queue before, and nobody has rejected it since."""
-    for death in deaths:
-        if not isinstance(death, dict):
-            continue
-        if death.get("reason") == REJECTED:
-            return False
-        if death.get("queue") == queue:
-            return True
-    return False

@@ -157,6 +157,9 @@ class Channel:
 
     def select_confirm(self) -> None: ...
     def select_tx(self) -> None: ...
+    def append_to_streams(self) -> bool:
+        """Append messages to streams before their commit, in a slice; return if there are more."""
+
     def commit(self) -> int:
         """tx.commit; returns the generation to wait for, 0 for none."""
 

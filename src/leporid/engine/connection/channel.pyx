@@ -31,12 +31,13 @@ from leporid.engine.connection.tracing cimport trace_delivered, trace_published
 from leporid.engine.connection.transaction cimport Transaction
 from leporid.engine.connection.unacked cimport LateAcks, UnackedDeliveries, UnackedDelivery
 from leporid.engine.internal.delays cimport postponed
-from leporid.engine.log.log cimport RecordMemory
+from leporid.engine.log.log cimport COPIED_AT_ONCE, RecordMemory
 from leporid.engine.log.logs cimport segment_of
+from leporid.engine.publishing.publishing cimport stream_appends
 from leporid.engine.queue.index cimport DELIVERIES_MAX, UNACKED, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport Route
-from leporid.engine.routing.route_cache cimport LastRoute, resolution_of_keys
+from leporid.engine.routing.route_cache cimport LastRoute, found_resolution, resolution_of_keys
 from leporid.engine.selecting.filtered_consumers cimport selection_of
 from leporid.engine.selectors.filter cimport Filter
 from leporid.engine.stream.choice cimport Choice
@@ -52,7 +53,8 @@ from collections import deque
 from heapq import heappop, heappush
 
 from leporid.amqp.errors import NotImplementedFault, PreconditionFailed, SyntaxFault
-from leporid.engine.wire.rewrites import copies_of, invalid_expiration, with_reply_to
+from leporid.engine.wire.headers import with_reply_to
+from leporid.engine.wire.rewrites import copies_of, invalid_expiration
 
 cdef bytes REPLY_TO = b"amq.rabbitmq.reply-to"
 cdef extern from *:
@@ -63,8 +65,6 @@ cdef extern from *:
 cdef enum:
     # A settle of more deliveries, in readings of the clock, is done in steps.
     SETTLED_AT_ONCE = 16
-    # The body of a message is copied in one piece up to this size, in 7 ms at most.
-    COPIED_AT_ONCE = 16 * 1024 * 1024
 
 
 cdef inline void count_acked(Channel channel, Queue queue) noexcept:
@@ -73,17 +73,34 @@ cdef inline void count_acked(Channel channel, Queue queue) noexcept:
     queue.type_counts.acked += 1
 
 
-cdef inline void count_published(Channel channel, Route route, int times) noexcept:
-    """Count a publish to its exchange; -1: it will be counted again."""
-    channel.last.routes.published += <uint64_t> times
-    channel.last.routes.totals.published += <uint64_t> times
-    channel.last.routes.routed += <uint64_t> times * route.targets
-    channel.queues.routed += <uint64_t> times * route.targets
+cdef inline void count_published(Channel channel, Route route) noexcept:
+    """Count a publish to its exchange."""
+    channel.last.routes.published += 1
+    channel.last.routes.totals.published += 1
+    channel.last.routes.routed += route.targets
+    channel.queues.routed += route.targets
 
 
 cdef bint wants_direct_reply(const Props *props) noexcept:
     return props.reply_to_len == PyBytes_GET_SIZE(REPLY_TO) and not memcmp(
         props.reply_to, PyBytes_AS_STRING(REPLY_TO), props.reply_to_len)
+
+
+cdef inline Route prepared_route(Channel channel, Route route, const Message *message,
+                                 const Props *props):
+    """What is left of the route of a message once all is done that may take long before it is
+    published; None: it is to be handled once more."""
+    if route.own_records is not None:
+        route = channel.after_streams(route, message, props)
+        if route is None:
+            return None
+    if channel.memory != NULL and not channel.is_prepared(route, message):
+        return None
+    if route.refusing and channel.queues.dead_lettering.refused:
+        return None         # dead letters of messages that were refused before are made first
+    if channel.appends is not None:
+        channel.appends = None
+    return route
 
 
 cdef class Channel:
@@ -543,7 +560,14 @@ cdef class Channel:
 
     def forget_exchange(self):
         """Ask the session again at the next publish: the user's permissions have changed."""
-        self.last.routes = self.last.route = self.resolution = self.check_key = None
+        self.last.routes = self.last.route = self.check_key = None
+        self.forget_resolution()
+
+    cdef int forget_resolution(self) except -1:
+        """Find the route of the message at hand anew, unless some of its streams have it."""
+        if self.appends is None:
+            self.resolution = None
+        return 0
 
     def select_confirm(self):
         """confirm.select: from now on publishes are numbered, from 1, and confirmed."""
@@ -563,7 +587,7 @@ cdef class Channel:
         cdef Message message
         cdef Props props
         cdef uint64_t ttl_ms = 0
-        cdef Route route = None, later = None
+        cdef Route route = None, later = None, rest
         cdef list keys = None  # routing keys with those of CC and BCC; None: neither is there
         cdef bytes changed, copied, before  # each keeps alive what the message points to then
         if walk_properties(properties, properties_len, &props):
@@ -610,15 +634,26 @@ cdef class Channel:
         if later is not None:
             self.last.routes.check(key + 1, key[0], keys or [])
             route = later
-        if self.memory != NULL and not self.is_prepared(route, &message):
-            return UNROUTED
-        count_published(self, route, 1)
-        if self.trace is not None and (self.transactional or not route.refusing
-                                       or not self.queues.dead_lettering.refused):
+        rest = route if self.transactional else prepared_route(self, route, &message, &props)
+        if rest is None:
+            return self.keep_route(route)
+        count_published(self, route)
+        if self.trace is not None:
             trace_published(self.trace, self.logs.clock, route, &message, keys)
         if self.transactional:
             return self.transaction.keep(self, route, &message, bits[0] & MANDATORY_BIT)
-        return self.accept(route, &message, &props, bits[0] & MANDATORY_BIT, 0)
+        return self.accept(rest, &message, &props, bits[0] & MANDATORY_BIT, 0)
+
+    cdef Route after_streams(self, Route route, const Message *message, const Props *props):
+        """What is left of the route of a message once its streams have it, if they are many; None:
+        the slice was over before."""
+        if self.appends is None:
+            self.appends = stream_appends(route, message.body_len, self.logs.clock)
+            if self.appends is None:
+                return route
+        if not self.appends.go_on(self.publishing, message, props):
+            return None
+        return self.appends.rest()
 
     cdef bint is_prepared(self, Route route, const Message *message) except -1:
         """Whether storing a large message takes no longer than a slice; works on it if it does.
@@ -626,10 +661,17 @@ cdef class Channel:
         Its body is copied for all logs but the first.
         """
         cdef size_t records = len(route.own_records or ()) + (1 if route.queues else 0)
-        if message.body_len <= COPIED_AT_ONCE or self.transactional:
+        if message.body_len <= COPIED_AT_ONCE:
             return True
         return (<RecordMemory> message.memory).prepare(
             records, message.names_len + message.properties_len, self.logs.clock)
+
+    cdef int keep_route(self, Route route) except -1:
+        """A message is to be handled once more, with the route that was found: it may be in some of
+        its streams already."""
+        if self.appends is not None:
+            self.resolution = found_resolution(self.last.routes, self.appends.route)
+        return UNROUTED
 
     cdef tuple copies(self, bytes raw):
         """The properties without BCC, and the keys of CC and BCC; raises a fault for one of these
@@ -661,7 +703,8 @@ cdef class Channel:
         cdef Route route = self.resolution.go_on(message)
         if route is not None:
             self.resolution = None
-            self.last.keep(route)
+            if self.appends is None:
+                self.last.keep(route)
         return route
 
     cdef Route copies_route(self, const Message *message, list keys, bytes properties):
@@ -693,7 +736,8 @@ cdef class Channel:
         except UnicodeDecodeError:
             raise SyntaxFault("the exchange's name is not valid UTF-8") from None
         self.last.routes = self.session.route_cache(name)
-        self.last.route = self.resolution = None
+        self.last.route = None
+        self.forget_resolution()
         if self.last.routes is None:
             return UNROUTED
         if not self.publishes:
@@ -706,14 +750,10 @@ cdef class Channel:
                     uint8_t flags) except -1:
         """Publish a message along its route, return it if it is unroutable, note its confirm.
 
-        Returns UNROUTED if it has to wait for the dead letters of messages that were refused before
-        it; not in a commit, which has `flags`.
+        A commit has `flags`.
         """
         cdef bint durable = (route.own_records is not None
                              or props.delivery_mode == 2 and route.durable)
-        if route.refusing and not flags and self.queues.dead_lettering.refused:
-            count_published(self, route, -1)
-            return UNROUTED
         self.published += 1
         route = self.publishing.publish(route, message, props, flags, None, 0,
                                         self.transaction.letters if flags else None)
@@ -772,6 +812,11 @@ cdef class Channel:
             self.transaction = Transaction(self.logs)
         self.transactional = True
 
+    def append_to_streams(self):
+        """Do what a commit would do first, until the slice is over: append messages to the streams
+        that they go to; returns whether there is more."""
+        return self.transaction.append_some(self)
+
     def commit(self):
         """tx.commit: apply the transaction; returns the generation to wait for, 0: none."""
         return self.transaction.commit(self)
@@ -789,7 +834,7 @@ cdef class Channel:
         self.closed = True
         self.connections.publishers -= self.publishes
         self.connections.timeouts.forget(self)
-        self.assembly = self.resolution = None
+        self.assembly = self.resolution = self.appends = None
         self.last = None
         if self.transaction is not None:
             self.transaction.forget_publishes(self)

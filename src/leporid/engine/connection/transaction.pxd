@@ -7,6 +7,7 @@ cdef class Transaction  # before the modules that know it, too
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.log.log cimport Log
 from leporid.engine.log.staging cimport StagedRecords
+from leporid.engine.publishing.publishing cimport StreamAppends
 from leporid.engine.routing.route cimport Route
 from leporid.engine.wire.codec cimport Props
 from leporid.engine.wire.record cimport Message
@@ -37,12 +38,15 @@ cdef class Transaction:
     cdef list letters               # refused messages, to be dead-lettered after COMMIT
     cdef uint64_t bytes
     cdef uint64_t entries           # what the commit costs, in publishes to one queue
+    cdef Py_ssize_t in_streams      # publishes that are in their streams before the commit
+    cdef StreamAppends appends      # of the next one
     cdef bint refused               # a full queue refused a message at the last commit
     cdef int keep(self, Channel channel, Route route, const Message *message,
                   bint mandatory) except -1
     cdef int charge_settles(self, Channel channel, size_t count) except -1
     cdef int charge(self, Channel channel, size_t entries, uint64_t size) except -1
     cdef int forget_publishes(self, Channel channel) except -1
+    cdef bint append_some(self, Channel channel) except -1
     cdef uint64_t commit(self, Channel channel) except? 0
     cdef Waiting waiting_with(self, Publish publish)
     cdef bint has_staged(self, Waiting waiting, size_t size) except -1

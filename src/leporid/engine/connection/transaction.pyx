@@ -11,6 +11,7 @@ to the channel, which would be a cycle.
 from libc.stdint cimport uint32_t, uint64_t
 
 from leporid.engine.bounds.accounts cimport Account
+from leporid.engine.bounds.clock cimport spend
 from leporid.engine.connection.channel cimport (
     SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel,
 )
@@ -18,11 +19,13 @@ from leporid.engine.log.facts cimport append_commit, flush_settles
 from leporid.engine.log.log cimport COMMIT_PUBLISHES, FLAG_IN_TX, Log, leave
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.staging cimport StagedRecords, staged_records
+from leporid.engine.publishing.publishing cimport StreamAppends
 from leporid.engine.queue.dead_lettering cimport DeadLettering
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport (
-    QUEUES_AN_ENTRY, Route, all_queues, make_route, publish_entries, reserve, without_duplicates,
+    QUEUES_AN_ENTRY, Route, all_queues, make_route, publish_entries, reserve,
+    stored_in_streams, without_duplicates, without_streams,
 )
 from leporid.engine.routing.route_cache cimport resolved_now
 from leporid.engine.stream.stream cimport Stream
@@ -171,11 +174,39 @@ cdef class Transaction:
         cdef Waiting waiting
         channel.account.release(self.bytes)
         self.publishes, self.entries, self.bytes = [], 0, 0
+        self.in_streams, self.appends = 0, None
         for waiting in (self.durable, self.transient):
             if waiting.staged is not None:
                 leave(waiting.staged)
             waiting.staged, waiting.bytes = None, 0
         return 0
+
+    cdef bint append_some(self, Channel channel) except -1:
+        """Append messages to the streams that they go to, until the slice is over; returns whether
+        there are more.
+
+        A stream has a log of its own, so a crash may leave one with more of the transaction than
+        others have, whether these messages come before the commit or with it.
+        """
+        cdef Publish publish
+        cdef Route route, before = None, after = None
+        while self.in_streams < len(self.publishes):
+            publish = <Publish> self.publishes[self.in_streams]
+            route = publish.route
+            if route.own_records is not None and not route.caching:
+                if self.appends is None:
+                    self.appends = StreamAppends()
+                    self.appends.route = route
+                if not self.appends.go_on(channel.publishing, &publish.message, &publish.props):
+                    return True
+                self.appends = None
+                if route is not before:     # most have the same
+                    before, after = route, without_streams(route)
+                publish.route = after
+            self.in_streams += 1
+            if spend(channel.logs.clock, 1):
+                return self.in_streams < len(self.publishes)
+        return False
 
     cdef uint64_t commit(self, Channel channel) except? 0:
         """Apply it; after a crash all of it is there, or nothing.
@@ -245,6 +276,8 @@ cdef class Transaction:
             else:
                 route = make_route([queue for queue in all_queues(given)
                                     if not queue.retired])
+                if given.in_streams:
+                    stored_in_streams(route)
             route.with_bcc = given.with_bcc
             if route.refusing:
                 for queue in route.queues:

@@ -13,14 +13,19 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from leporid.engine.bounds.clock cimport spend
+from leporid.engine.bounds.clock cimport Clock, spend
+from leporid.engine.log.log cimport COPIED_AT_ONCE, record_memory
 from leporid.engine.log.producers cimport Producer
+from leporid.engine.publishing.publishing cimport stream_appends
 from leporid.engine.queue.index cimport READY, Slot
+from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.timed_queue cimport TimedQueue
 from leporid.engine.queue.timers cimport Timer, Timers
-from leporid.engine.routing.route cimport Route, make_route
-from leporid.engine.routing.route_cache cimport Resolution, RouteCache, resolution_of_keys
+from leporid.engine.routing.route cimport Route, all_queues, make_route, stored_in_streams
+from leporid.engine.routing.route_cache cimport (
+    Resolution, RouteCache, found_resolution, resolution_of_keys,
+)
 from leporid.engine.wire.codec cimport (
     HAS_BCC, HAS_CC, HAS_DELAY, HAS_DELIVER_AT, Props, walk_properties,
 )
@@ -182,7 +187,7 @@ cdef class Delays(TimedQueue):
         if self.resolution is not None:
             slot = self.index.slot_of(self.resolving)
             if slot == NULL or slot.state != READY:
-                self.resolution = None      # it was cancelled
+                self.forget_steps()         # it was cancelled
             elif not self.fire(self.resolving, slot):
                 return True
         while self.due.count and self.due.heap[0].at_ms <= PAST_MS + self.queues.clock.now_ms:
@@ -207,7 +212,7 @@ cdef class Delays(TimedQueue):
         cdef const Record *record = self.logs.record(slot.position)
         cdef Message message = message_in(record)
         cdef Props props
-        cdef Route route
+        cdef Route route, rest
         cdef bytes changed
         cdef list keys = None
         cdef uint8_t *to
@@ -234,8 +239,14 @@ cdef class Delays(TimedQueue):
         if route is None and self.resolution is not None:
             self.resolving = seq
             return False
-        self.resolution = None
+        if route is not None:
+            rest = self.stored_in_steps(route, &message, &props)
+            if rest is None:
+                self.resolution, self.resolving = found_resolution(self.routes, route), seq
+                return False
+            route = rest
         route = self.publishing.republish(self, seq, route, &message, &props, self.elsewhere, keys)
+        self.forget_steps()
         self.fired += 1
         self.all.fired += 1
         if route is None or (route.unroutable and not route.refused and not route.duplicate):
@@ -244,6 +255,35 @@ cdef class Delays(TimedQueue):
             if self.on_unroutable is not None:
                 self.on_unroutable()
         return True
+
+    cdef Route stored_in_steps(self, Route route, Message *message, const Props *props):
+        """What is left of a route when what takes long is done: its body is copied, if it is large,
+        and its streams have the message, if they are many. None: the slice is over."""
+        cdef Clock clock = self.queues.clock
+        cdef size_t head = message.names_len + message.properties_len
+        if self.appends is None:
+            self.appends = stream_appends(route, message.body_len, clock)
+        if message.body_len > COPIED_AT_ONCE:
+            if self.copied is None:
+                self.copied = record_memory(head, message.body_len)
+            if not self.copied.copy_rest(message.body, message.body_len, clock):
+                return None
+            message.body, message.memory = self.copied.body, <void *> self.copied
+        if self.appends is not None:
+            if not self.appends.go_on(self.publishing, message, props):
+                return None
+            route = self.appends.rest()
+        if self.copied is None:
+            return route
+        if not self.copied.prepare(len(route.own_records or ()) + (1 if route.queues else 0), head,
+                                   clock):
+            return None
+        return still_there(route)
+
+    cdef int forget_steps(self) except -1:
+        """The message that was being published was, or it was cancelled."""
+        self.resolution = self.appends = self.copied = None
+        return 0
 
     cdef Route current_route(self, const Message *message, list keys):
         """The route of a message now; `keys` if it has several.
@@ -278,6 +318,7 @@ cdef class Delays(TimedQueue):
     def retire(self):
         """The exchange was deleted: drop every message; returns how many there were."""
         self.due = Timers()
+        self.forget_steps()
         # They know the exchange, whose cache knows this queue, or the queue itself.
         self.routed = self.elsewhere = self.on_unroutable = self.route = None
         return TimedQueue.retire(self)
@@ -451,3 +492,11 @@ cdef bint still_waits(object owner, Timer *timer) except -1:
 cdef str readable(str text):
     """For display: bytes that are not UTF-8 are replaced."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+cdef Route still_there(Route route):
+    """A route without the queues that were deleted since it was found."""
+    cdef Queue queue
+    cdef Route left = make_route([queue for queue in all_queues(route) if not queue.retired])
+    left.keys, left.with_bcc = route.keys, route.with_bcc
+    return stored_in_streams(left) if route.in_streams else left

@@ -15,8 +15,8 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from leporid.engine.bounds.clock cimport spend
 from leporid.engine.log.facts cimport append_ranges
 from leporid.engine.log.log cimport (
-    DURABLE_BIT, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Log, Segment, begin_message,
-    is_mostly_dead,
+    COPIED_AT_ONCE, DURABLE_BIT, KIND_PUBLISH, KIND_SETTLE, SEGMENT_HEADER_BYTES, Log, Segment,
+    begin_message, finish_message, is_mostly_dead, record_memory,
 )
 from leporid.engine.log.logs cimport Entries, Logs
 from leporid.engine.wire.record cimport (
@@ -147,6 +147,14 @@ cdef int copy_records(Logs logs, Log log, Segment segment) except -1:
 
 cdef int copy_if_live(Logs logs, Log log, Segment segment, size_t at) except -1:
     """Append a copy of the message that is there in a segment, if an entry refers to it."""
+    cdef list live = live_targets(logs, log, segment, at)
+    if live:
+        copy_record(logs, log, segment, <Record *> (segment.base + at), live)
+    return 0
+
+
+cdef list live_targets(Logs logs, Log log, Segment segment, size_t at):
+    """The targets of the message that is there whose entries refer to it."""
     cdef Record *record = <Record *> (segment.base + at)
     cdef Target *target = targets_of(record)
     cdef uint32_t i, number = segment.number
@@ -158,14 +166,23 @@ cdef int copy_if_live(Logs logs, Log log, Segment segment, size_t at) except -1:
     for i in range(record.targets):
         if logs.entries.refers(target[i].queue, target[i].seq, position):
             live.append((target[i].queue, target[i].seq))
-    if live:
-        copy_record(logs.entries, log, segment, record, live)
-    return 0
+    return live
 
 
-cdef int copy_record(Entries entries, Log log, Segment segment, Record *record,
-                     list live) except -1:
+cdef bint has_copied(Logs logs, Segment segment, Record *record) except -1:
+    """Copy a large body before its record, as far as the slice allows; returns whether all of it
+    is copied, or nothing refers to it."""
+    cdef Message message = message_in(record)
+    if logs.copied is None:
+        if not live_targets(logs, logs.durable, segment, logs.relocated):
+            return True
+        logs.copied = record_memory(message.names_len + message.properties_len, message.body_len)
+    return logs.copied.copy_rest(message.body, message.body_len, logs.clock)
+
+
+cdef int copy_record(Logs logs, Log log, Segment segment, Record *record, list live) except -1:
     """Append a copy of a record, with these targets alone: (queue, sequence number)."""
+    cdef Entries entries = logs.entries
     cdef Message message = message_in(record)
     cdef Record *copy
     cdef Target *kept
@@ -174,13 +191,15 @@ cdef int copy_record(Entries entries, Log log, Segment segment, Record *record,
     if not has_readers(entries, live):
         body_lost = record.body_len
         message.body_len = 0
+    elif logs.copied is not None:
+        message.body, message.memory = logs.copied.body, <void *> logs.copied
     copy = begin_message(log, &message, len(live), record.timestamp_ms)
     kept = targets_of(copy)
     for queue, seq in live:
         kept.queue, kept.seq = queue, seq
         kept += 1
     share = copy.size // <uint32_t> len(live)
-    position = log.finish(copy)
+    position = finish_message(log, copy, &message)
     if log.durable:
         log.active.pins.add(segment.number)
     log.hold(position, <uint32_t> len(live), share)
@@ -220,7 +239,10 @@ cdef int go_on_relocating(Logs logs) except -1:
             continue
         record = <Record *> (segment.base + logs.relocated)
         if record.kind == KIND_PUBLISH:
+            if record.body_len > COPIED_AT_ONCE and not has_copied(logs, segment, record):
+                return 0
             copy_if_live(logs, logs.durable, segment, logs.relocated)
+            logs.copied = None
         elif record.kind == KIND_SETTLE:
             copy_settles(logs, segment, record)
         logs.relocated += record.size

@@ -28,6 +28,8 @@ cdef enum:
     BACKLOG_BIT = 0x40000000
     TRANSIENT_IDS = 0x80000000
     NO_QUEUE = 0xffffffff           # of a target that fills a place
+    # The body of a message is copied in one piece up to this size, in 7 ms at most.
+    COPIED_AT_ONCE = 16 * 1024 * 1024
 
 
 cdef inline uint32_t segment_number(uint64_t position) noexcept nogil:
@@ -50,6 +52,7 @@ cdef class RecordMemory:
     cdef list copies                    # RecordMemory for further records; or None
     cdef int append(self, const uint8_t *data, size_t size) except -1
     cdef bint shrink(self, size_t size) noexcept
+    cdef bint copy_rest(self, const uint8_t *body, size_t size, Clock clock) except -1
     cdef bint prepare(self, size_t records, size_t head_bytes, Clock clock) except -1
     # How `begin_message` and `finish_message` use the memory that a message's body lies in.
     cdef Log log_for(self, Log log)

@@ -35,10 +35,11 @@ cdef enum:
     SPARE_MEMORY_MAX = 2            # of durable segments, for the same reason
     SHORT_FACT_BYTES = 48           # SYNCED or COMMIT; no message is that short
     # Around a body in its memory: before it, what all targets take that a record can have, whose
-    # pages come when they are used; after it, what makes the record's size a multiple of 8, and a
-    # short fact.
+    # pages come when they are used; after it, what makes the record's size a multiple of 8, and
+    # facts: those that make one transaction of a letter and the end of its original.
     TARGETS_ROOM = 65536 * 12
-    AFTER_BODY_BYTES = 8 + SHORT_FACT_BYTES
+    FACTS_BYTES = 256
+    AFTER_BODY_BYTES = 8 + FACTS_BYTES
     STEP_BYTES = 4 * 1024 * 1024    # that are given back at a time: 0.2 ms
     PART_BYTES = 1024 * 1024        # that are copied at a time: 0.5 ms
 
@@ -80,32 +81,40 @@ cdef class RecordMemory:
         self.size += size
         return 0
 
+    cdef bint copy_rest(self, const uint8_t *body, size_t size, Clock clock) except -1:
+        """Copy what is not here yet of a body; returns False if the slice is over before."""
+        cdef size_t part
+        while self.size < size:
+            part = min(size - self.size, PART_BYTES)
+            self.append(body + self.size, part)
+            if clock.over():
+                return False
+        return True
+
     cdef Log log_for(self, Log log):
         """The log that a message goes to, which would go to `log`."""
         return log
 
     cdef bint prepare(self, size_t records, size_t head_bytes, Clock clock) except -1:
-        """Have memory for so many records of the body; returns False if the slice is over before.
+        """Have memory for so many more records of the body; returns False if the slice is over
+        before.
 
         Args:
-            records: in how many logs it will be.
+            records: in how many logs it will be that do not have it yet.
             head_bytes: of the message's names and properties.
             clock: tells when the slice is over.
         """
         cdef RecordMemory copy = None
         # A target shifts the body by 4 octets, so that one more aligns it if that is not off by
         # fewer. Otherwise it stays where it is.
-        cdef size_t part, fitting = (self.body - self.base - head_bytes) % sizeof(uint32_t) == 0
-        if self.copies is None:
-            self.copies = []
+        cdef size_t fitting = (
+            not self.used and (self.body - self.base - head_bytes) % sizeof(uint32_t) == 0)
+        self.copies = [copy for copy in self.copies or () if not copy.used]
         while True:
             if self.copies:
                 copy = <RecordMemory> self.copies[len(self.copies) - 1]
-                while copy.size < self.size:
-                    part = min(self.size - copy.size, PART_BYTES)
-                    copy.append(self.body + copy.size, part)
-                    if clock.over():
-                        return False
+                if not copy.copy_rest(self.body, self.size, clock):
+                    return False
             if fitting + len(self.copies) >= records:
                 return True
             self.copies.append(record_memory(head_bytes, self.size))
@@ -412,7 +421,9 @@ cdef class Log:
         if base != NULL or size + SEGMENT_HEADER_BYTES > capacity:
             # For this record alone: others would make it look mostly dead once they are settled.
             # A stream's next sync needs a short fact, which is no reason for one more file.
-            capacity = size + SEGMENT_HEADER_BYTES + (SHORT_FACT_BYTES if self.durable else 0)
+            capacity = size + SEGMENT_HEADER_BYTES
+            if self.durable:
+                capacity += FACTS_BYTES if base != NULL else SHORT_FACT_BYTES
         elif self.spare:
             segment = self.spare.pop()
             segment.sealed = False

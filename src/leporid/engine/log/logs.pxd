@@ -3,7 +3,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from leporid.engine.bounds.clock cimport Clock
-from leporid.engine.log.log cimport Log, Segment, record_in, segment_number
+from leporid.engine.log.log cimport Log, RecordMemory, Segment, record_in, segment_number
 from leporid.engine.log.producers cimport Producers
 from leporid.engine.wire.record cimport Range, Record
 
@@ -39,6 +39,7 @@ cdef class Logs:
     cdef bint idle_segments             # a durable segment may have lost its last entry
     cdef Segment relocating         # of which a copy is made, as far as `relocated`; or None
     cdef size_t relocated
+    cdef RecordMemory copied        # the body of the record there, if it is large; or None
     cdef uint64_t cleaned_ms
     cdef uint64_t compacted_ms
     cdef Record *record(self, uint64_t position)

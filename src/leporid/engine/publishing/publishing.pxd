@@ -2,6 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
+from leporid.engine.bounds.clock cimport Clock
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.publishing.interceptor cimport Interceptor
 from leporid.engine.queue.queue cimport Queue
@@ -10,6 +11,18 @@ from leporid.engine.routing.route cimport Route
 from leporid.engine.selectors.filter_counters cimport FilterCounters
 from leporid.engine.wire.codec cimport Props
 from leporid.engine.wire.record cimport Message
+
+cdef class Publishing
+
+cdef class StreamAppends:
+    cdef Route route                # of the message
+    cdef Py_ssize_t at              # how many of its queues with own records were looked at
+    cdef bint go_on(self, Publishing publishing, const Message *message,
+                    const Props *props) except -1
+    cdef Route rest(self)
+
+cdef Message message_with(bytes names, bytes properties, body)
+cdef StreamAppends stream_appends(Route route, size_t body_len, Clock clock)
 
 cdef class Publishing:
     cdef Logs logs

@@ -1,13 +1,28 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of publishing.pyx."""
 
+from collections.abc import Generator
 from typing import Final
 
+from leporid.engine.log.log import RecordMemory
 from leporid.engine.publishing.interceptor import Interceptor
+from leporid.engine.queue.queue import Queue
 from leporid.engine.queue.queues import Queues
 from leporid.engine.selectors.filter_counters import FilterCounters
 
 SIZE_LIMITS: Final[tuple[int, ...]]
+
+def storing(
+    publishing: Publishing,
+    queues: list[Queue],
+    names: bytes,
+    properties: bytes,
+    body: bytes | RecordMemory,
+) -> Generator[None, None, tuple[list[Queue], bytes | RecordMemory]]:
+    """Do what takes longer than a slice of a message of the broker's own, in steps.
+
+    Returns the queues that do not have it yet, and its body for them.
+    """
 
 class Publishing:
     """What all publishers share; made by `Engine`."""

@@ -30,7 +30,8 @@ cdef class DeadLettering:
     # dead-letter to all of them becomes ever more, which nobody else could stop.
     cdef public bint held
     cdef bint granted                   # the next one may be made, however late it is
-    # (queue, seq, reason, steps that are left; None: all): to be dead-lettered in later turns
+    # (queue, seq, reason, steps that are left; None: all, messages in streams when it was begun):
+    # to be dead-lettered in later turns
     cdef readonly object waiting
     cdef dict overfull                  # queues over their limit until fewer entries are waiting
     # (queue, names, properties, body, [letters left of REFUSED_MAX], steps that are left; None:
@@ -42,7 +43,8 @@ cdef class DeadLettering:
     cdef int turn(self) except -1
     cdef int dead_letter(self, Queue queue, uint64_t seq, Slot *slot, str reason) except -1
     cdef bint unfinished(self) except -1
-    cdef int go_on(self, Queue queue, uint64_t seq, Slot *slot, str reason, steps) except -1
+    cdef int go_on(self, Queue queue, uint64_t seq, Slot *slot, str reason, steps,
+                   uint64_t in_streams) except -1
     cdef bint make(self, steps) except -1
     cdef bint has_time(self) except -1
     cdef bint has_work(self) except -1

@@ -13,7 +13,7 @@ from cpython.iterator cimport PyIter_Check
 from libc.stdint cimport uint64_t
 
 from leporid.engine.log.facts cimport settle_with_letter
-from leporid.engine.log.log cimport is_durable
+from leporid.engine.log.log cimport RecordMemory, is_durable, record_memory
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.queue.index cimport GONE, READY, Slot
 from leporid.engine.queue.queue cimport Queue
@@ -23,6 +23,11 @@ from leporid.engine.wire.record cimport (
 )
 
 from collections import deque
+
+cdef enum:
+    # A body is copied for its letter in one piece up to this size, and once more when the letter is
+    # stored: in 4 ms together.
+    LETTER_COPIED_AT_ONCE = 4 * 1024 * 1024
 
 
 cdef class DeadLettering:
@@ -46,13 +51,13 @@ cdef class DeadLettering:
         self.count = 0
         self.make_refused()
         while self.waiting and not self.held and not self.refused and self.has_time():
-            queue, seq, reason, steps = self.waiting.popleft()
+            queue, seq, reason, steps, in_streams = self.waiting.popleft()
             slot = queue.slot_of(seq)
             if slot == NULL or slot.state == GONE:
                 continue    # purged, or deleted with its queue
             if steps is not None:
                 self.count += 1
-                self.go_on(queue, seq, slot, reason, steps)
+                self.go_on(queue, seq, slot, reason, steps, in_streams)
             else:
                 self.granted = True
                 queue.drop(seq, slot, reason)
@@ -88,28 +93,32 @@ cdef class DeadLettering:
             # This turn has made its letters: until a later one, no consumer can take the entry.
             if slot.state == READY:
                 queue.take(slot)
-            self.waiting.append((queue, seq, reason, None))
+            self.waiting.append((queue, seq, reason, None, 0))
             return 0
         self.granted = False
         self.count += 1
-        return self.go_on(queue, seq, slot, reason, None)
+        return self.go_on(queue, seq, slot, reason, None, self.logs.stream_messages)
 
     cdef bint unfinished(self) except -1:
         """Whether the first of the entries that wait has a letter that was begun."""
         return self.waiting and self.waiting[0][3] is not None
 
-    cdef int go_on(self, Queue queue, uint64_t seq, Slot *slot, str reason, steps) except -1:
+    cdef int go_on(self, Queue queue, uint64_t seq, Slot *slot, str reason, steps,
+                   uint64_t in_streams) except -1:
         """Begin the letter of an entry, or make the steps that are left, as far as there is time;
-        settle the entry if the letter is made."""
+        settle the entry if the letter is made. When it was begun, streams had `in_streams`."""
         cdef Logs logs = self.logs
         cdef Message message
-        cdef uint64_t letters = logs.durable.appended, in_streams = logs.stream_messages
+        cdef uint64_t letters = logs.durable.appended
         cdef bint made
         self.replacing = queue.durable and is_durable(slot.position)
         if steps is None:
             message = message_in(logs.record(slot.position))
-            steps = letter_of(queue, reason, names_bytes(&message), properties_bytes(&message),
-                              body_bytes(&message))
+            if message.body_len > LETTER_COPIED_AT_ONCE:
+                steps = _letter_of_large(logs, queue, seq, reason)
+            else:
+                steps = letter_of(queue, reason, names_bytes(&message), properties_bytes(&message),
+                                  body_bytes(&message))
         made = self.make(steps)
         self.replacing = False
         if made:
@@ -117,7 +126,7 @@ cdef class DeadLettering:
         slot = queue.slot_of(seq)
         if slot.state == READY:
             queue.take(slot)    # as for those that wait
-        self.waiting.appendleft((queue, seq, reason, steps))
+        self.waiting.appendleft((queue, seq, reason, steps, in_streams))
         return 0
 
     cdef bint make(self, steps) except -1:
@@ -165,7 +174,10 @@ cdef class DeadLettering:
         if not queues:
             return 0
         names, properties = names_bytes(message), properties_bytes(message)
-        body = body_bytes(message)      # once: many queues may refuse what is large
+        if message.memory != NULL and type(<object> message.memory) is RecordMemory:
+            body = <object> message.memory
+        else:
+            body = body_bytes(message)  # once: many queues may refuse what is large
         left = [REFUSED_MAX] if self.left is None else self.left
         for queue in queues:
             self.refused.append((queue, names, properties, body, left, None))
@@ -224,7 +236,37 @@ cdef class DeadLettering:
         return 0
 
 
-cdef object letter_of(Queue queue, str reason, bytes names, bytes properties, bytes body):
+def _letter_of_large(Logs logs, Queue queue, uint64_t seq, str reason):
+    """The steps of the letter of an entry with a large body, which is copied first.
+
+    The entry stays where it is meanwhile; its record may be moved.
+    """
+    cdef RecordMemory memory = None
+    names, properties, memory = begin_copy(logs, queue, seq)
+    while not copy_some(logs, queue, seq, memory):
+        yield
+    yield
+    if queue.dead_letters is None:
+        return              # its settings have changed meanwhile
+    steps = letter_of(queue, reason, names, properties, memory)
+    if PyIter_Check(steps):
+        yield from steps
+
+
+cdef tuple begin_copy(Logs logs, Queue queue, uint64_t seq):
+    """Names, properties, and memory for the body, of an entry's message."""
+    cdef Message message = message_in(logs.record(queue.slot_of(seq).position))
+    return names_bytes(&message), properties_bytes(&message), record_memory(
+        message.names_len + message.properties_len, message.body_len)
+
+
+cdef bint copy_some(Logs logs, Queue queue, uint64_t seq, RecordMemory memory) except -1:
+    """Copy more of an entry's body; returns False if the slice is over before its end."""
+    cdef Message message = message_in(logs.record(queue.slot_of(seq).position))
+    return memory.copy_rest(message.body, message.body_len, logs.clock)
+
+
+cdef object letter_of(Queue queue, str reason, bytes names, bytes properties, body):
     """Call the queue's `dead_letters` with a message; returns the steps that are left, if any."""
     cdef Py_ssize_t split = 1 + <unsigned char> names[0]
     return queue.dead_letters(reason, names[1:split].decode(), names[split + 1:].decode(),

@@ -10,7 +10,8 @@ cdef enum:
 
 cdef class Route:
     cdef list queues
-    cdef list own_records           # queues with a record of their own; None: there are none
+    cdef list own_records           # queues with a record of their own; None: there are none.
+    cdef bint in_streams            # streams have the message; then `own_records` is not None
     cdef uint32_t targets           # queues that are not private
     cdef bint durable               # a queue is durable
     cdef bint unroutable            # there is no queue, or there are private ones only
@@ -32,6 +33,8 @@ cdef class Route:
 
 cdef Route make_route(object queues)
 cdef Route narrowed(Route route, list queues)
+cdef Route without_streams(Route route)
+cdef Route stored_in_streams(Route route)
 cdef list all_queues(Route route)
 cdef Route without_duplicates(Route route, const Props *props)
 cdef Route without_full(Route route, size_t body_len, list refusing)

@@ -12,6 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
 from leporid.engine.queue.queue cimport DROP_HEAD, REJECT_PUBLISH_DLX, Queue
 from leporid.engine.queue.unique_queue cimport UniqueQueue, key_of
+from leporid.engine.stream.stream cimport Stream
 from leporid.engine.wire.codec cimport Props, walk_properties
 
 from leporid.amqp.errors import ResourceError
@@ -64,7 +65,25 @@ cdef Route narrowed(Route route, list queues):
     cdef Route left = make_route(queues + (route.own_records or []))
     left.duplicate, left.decided, left.refused = route.duplicate, route.decided, route.refused
     left.with_bcc = route.with_bcc
-    return left
+    return stored_in_streams(left) if route.in_streams else left
+
+
+cdef Route without_streams(Route route):
+    """What is left of the route of a message that its streams have; such a message was routed."""
+    cdef Queue queue
+    cdef Route left = make_route([queue for queue in all_queues(route)
+                                  if type(queue) is not Stream and not queue.retired])
+    left.with_bcc = route.with_bcc
+    return stored_in_streams(left)
+
+
+cdef Route stored_in_streams(Route route):
+    """Have a route say that streams have the message, too; returns it."""
+    route.in_streams = True
+    if route.own_records is None:
+        route.own_records = []
+    route.unroutable = False
+    return route
 
 
 cdef list all_queues(Route route):

@@ -75,6 +75,7 @@ cdef class Resolution:
     cdef uint64_t evaluated, failed
     cdef dict outcomes              # where messages go by the filters that they pass
     cdef Route found                # whose queues get room for an entry; None: it is not found
+    cdef bint kept                  # they had it, and it is used whatever has changed
     cdef Py_ssize_t roomy           # how many of these have room
     cdef Route go_on(self, const Message *message)
     cdef Route find(self, const Message *message)
@@ -85,6 +86,7 @@ cdef class Resolution:
     cdef object resolved(self)
     cdef Route made(self, object found)
 
+cdef Resolution found_resolution(RouteCache routes, Route route)
 cdef Resolution resolution_of_keys(RouteCache routes, list keys, object steps)
 cdef object resolved_now(object steps)
 

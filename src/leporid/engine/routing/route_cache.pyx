@@ -321,6 +321,8 @@ cdef class Resolution:
     cdef Route go_on(self, const Message *message):
         """The route; None: the slice is over. The message must be the same each time."""
         cdef Route route
+        if self.kept:
+            return self.found
         if self.found is None:
             route = self.find(message)
             if route is None or not route.wide:
@@ -484,6 +486,13 @@ cdef Resolution resolution_of_keys(RouteCache routes, list keys, object steps):
     cdef Resolution resolution = Resolution(routes, None)
     resolution.key_is_known = True
     resolution.keys, resolution.steps = keys, steps
+    return resolution
+
+
+cdef Resolution found_resolution(RouteCache routes, Route route):
+    """The end of the search for the route of a message that is not stored everywhere yet."""
+    cdef Resolution resolution = Resolution(routes, None)
+    resolution.found, resolution.kept = route, True
     return resolution
 
 

@@ -1,4 +1,4 @@
-"""Rare readings and rewrites of a message's properties: CC and BCC, direct reply-to, expiration.
+"""Rare readings and rewrites of a message's properties: CC and BCC, delays, expiration.
 
 Plain Python because these messages are rare; it does not know where they are routed. Invariant:
 properties that are not named here keep their bytes.
@@ -7,12 +7,11 @@ properties that are not named here keep their bytes.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.amqp.properties import decode_properties, encode_properties
 from leporid.amqp.tables import decode_table
 from leporid.amqp.values import erlang_text, type_name
+from leporid.engine.wire.headers import header_of, texts_in, with_headers
 
 
 class DelayTooLong(PreconditionFailed):
@@ -26,26 +25,26 @@ def copies_of(raw: bytes) -> tuple[bytes, list[str]]:
         PreconditionFailed: one of them is not an array (RabbitMQ, sender-selected distribution).
             What in an array is not a string counts for nothing, as in RabbitMQ.
     """
-    properties = decode_properties(raw)
-    headers = dict(properties.headers or {})
     keys: list[str] = []
     for name in ("CC", "BCC"):
-        if name not in headers:
+        value = header_of(raw, name.encode())
+        if value is None:
             continue
-        value = headers[name]
-        if not isinstance(value, list):
+        if value[:1] != b"A":
             raise PreconditionFailed(
-                f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(value)}}}'
+                f'invalid message: {{unacceptable_type_in_header,"{name}",{_type_of(value)}}}'
             )
-        keys.extend(key for key in value if isinstance(key, str))
-    if headers.pop("BCC", None) is None:
+        keys += texts_in(value)
+    if header_of(raw, b"BCC") is None:
         return raw, keys
-    return encode_properties(replace(properties, headers=headers)), keys
+    return with_headers(raw, {b"BCC": None}), keys
 
 
-def with_reply_to(raw: bytes, address: str) -> bytes:
-    """The same properties with another reply-to address."""
-    return encode_properties(replace(decode_properties(raw), reply_to=address))
+def _type_of(value: bytes) -> str:
+    """The name of an encoded value's type. Its content may be large, and does not matter."""
+    content = bytes(4) if value[:1] in (b"S", b"x", b"F") else value[1:]
+    field = b"\x01v" + value[:1] + content
+    return type_name(decode_table(len(field).to_bytes(4, "big") + field)[0]["v"])
 
 
 def invalid_moment(table: bytes, name: str, too_far: bool) -> PreconditionFailed:

@@ -19,6 +19,7 @@ from leporid.amqp.methods import (
     TxSelectOk,
 )
 from leporid.broker.connection.channel import ChannelState
+from leporid.broker.registry import StepsTo
 
 
 def select_confirm(channel: ChannelState, method: ConfirmSelect) -> Method | None:
@@ -39,13 +40,29 @@ def select_tx(channel: ChannelState, _method: TxSelect) -> Method:
     return TxSelectOk()
 
 
-def commit(channel: ChannelState, _method: TxCommit) -> Method:
+def commit(channel: ChannelState, _method: TxCommit) -> Method | StepsTo[Method | None]:
     """tx.commit; a fault if a queue refused a publish, as in RabbitMQ.
 
     All that no queue refused has taken effect by then, the settles too, and the fault waits for the
     disk as tx.commit-ok does.
     """
     _check_transactional(channel)
+    if channel.engine.append_to_streams():
+        return _committing(channel)
+    return _commit(channel)
+
+
+def _committing(channel: ChannelState) -> StepsTo[Method | None]:
+    """Go on with what goes to streams; a channel that closes meanwhile commits nothing."""
+    while True:
+        yield None
+        if channel.engine.closed:
+            return None
+        if not channel.engine.append_to_streams():
+            return _commit(channel)
+
+
+def _commit(channel: ChannelState) -> Method:
     channel.session.connection.hold(channel.engine.commit())
     if channel.engine.tx_refused:
         raise PreconditionFailed("partial tx completion")

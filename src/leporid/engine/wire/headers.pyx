@@ -267,11 +267,11 @@ cdef int read_death(const uint8_t *p, const uint8_t *end, Death *death) except -
 
 
 cdef bytes key_of(const Death *death):
-    """What entries of one queue and reason have in common."""
+    """What entries of one queue and reason have in common. A void is none, as in RabbitMQ."""
     cdef bytes queue = b"", reason = b""
-    if death.queue != NULL:
+    if death.queue != NULL and death.queue[0] != c"V":
         queue = b"q" + between(death.queue, death.queue_end)
-    if death.reason != NULL:
+    if death.reason != NULL and death.reason[0] != c"V":
         reason = b"r" + between(death.reason, death.reason_end)
     return queue + reason
 

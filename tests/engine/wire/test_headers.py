@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.engine.frames import array, longstr, properties, table
 
@@ -195,6 +195,7 @@ entries = st.fixed_dictionaries(
 )
 
 
+@example([{}, {"queue": None, "reason": None}], "q", "rejected")
 @given(
     st.lists(st.one_of(entries, entries, entries, scalars), max_size=8),
     st.sampled_from(["q", "p", "é"]),

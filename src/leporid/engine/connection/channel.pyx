@@ -13,6 +13,7 @@ synced.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_SIZE
 from cpython.ref cimport Py_DECREF
 
 from leporid.engine.bounds.accounts cimport Account
@@ -90,7 +91,8 @@ cdef inline Route prepared_route(Channel channel, Route route, const Message *me
                                  const Props *props):
     """What is left of the route of a message once all is done that may take long before it is
     published; None: it is to be handled once more."""
-    if route.own_records is not None:
+    if route.own_records is not None and (
+            channel.appends is not None or PyList_GET_SIZE(route.own_records) > 1):
         route = channel.after_streams(route, message, props)
         if route is None:
             return None

@@ -128,7 +128,7 @@ def markdown(outcomes: Mapping[str, Sequence[Outcome]], attacks: Mapping[str, At
     brokers = list(dict.fromkeys(one.broker for each in outcomes.values() for one in each))
     head = ["Attack"]
     for name in brokers:
-        head += [f"{name}: stall", "health", "memory", "recovery", "others"]
+        head += [f"{name}: stall", "p99.9", "health", "memory", "recovery", "others"]
     lines = [head, ["---", *["--:"] * (len(head) - 1)]]
     for name, each in outcomes.items():
         cells = [f"`{name}`: {attacks[name].about}" if name in attacks else f"`{name}`"]
@@ -142,8 +142,8 @@ def markdown(outcomes: Mapping[str, Sequence[Outcome]], attacks: Mapping[str, At
 
 def _short_cells(outcome: Outcome | None, bounds: Bounds) -> list[str]:
     if outcome is None or outcome.skipped or not outcome.seen:
-        return ["–"] * 5
-    stall, health = outcome.seen["stall_ms"], outcome.seen["health_ms"]
+        return ["–"] * 6
+    stall, p999, health = (outcome.seen[name] for name in ("stall_ms", "p999_ms", "health_ms"))
     memory, recovery = outcome.memory_peak_bytes, outcome.recovery_seconds
     if outcome.ended:
         last = _marked(outcome.ended, beyond=True)
@@ -151,10 +151,10 @@ def _short_cells(outcome: Outcome | None, bounds: Bounds) -> list[str]:
         last = _marked("not in time", beyond=True)
     else:
         last = _marked(f"{recovery:.1f} s", recovery > bounds.recovery_seconds)
-    most_ms = bounds.health_ms
     return [
-        _marked(f"{_number(stall)} ms", stall > bounds.stall_ms),
-        _marked(f"{_number(health)} ms", most_ms is not None and health > most_ms),
+        _marked(f"{_number(stall)} ms", _is_over(stall, bounds.stall_ms)),
+        _marked(f"{_number(p999, 1)} ms", _is_over(p999, bounds.p999_ms)),
+        _marked(f"{_number(health)} ms", _is_over(health, bounds.health_ms)),
         _marked(f"{_number(memory / 1e6)} MB", memory > bounds.memory_bytes),
         last,
         "; ".join(_of_its_own(outcome, bounds)),
@@ -175,6 +175,10 @@ def _of_its_own(outcome: Outcome, bounds: Bounds) -> list[str]:
         text = f"{name.replace('_', ' ')} {_number(value)}"
         found.append(_marked(text, limit is not None and value > limit))
     return found
+
+
+def _is_over(value: float, most: float | None) -> bool:
+    return most is not None and value > most
 
 
 def _marked(text: str, beyond: bool) -> str:

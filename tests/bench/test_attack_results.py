@@ -83,8 +83,8 @@ def test_the_page_has_brokers_side_by_side():
     attack = Attack(name="purge", about="A purge.", run=lambda _: iter([None]))
     dead = outcome(broker="rabbitmq", ended="it ended", recovery_seconds=None)
     lines = markdown({"purge": [outcome(), dead]}, {"purge": attack}).splitlines()
-    assert lines[0].count("|") == lines[2].count("|") == 12
-    figures = "10 ms | 3 ms | 100 MB"
+    assert lines[0].count("|") == lines[2].count("|") == 14
+    figures = "10 ms | 2.0 ms | 3 ms | 100 MB"
     assert lines[2] == f"| `purge`: A purge. | {figures} | 0.5 s |  | {figures} | **it ended** |  |"
 
 
@@ -96,16 +96,18 @@ def test_the_page_has_what_only_this_attack_measures():
     refused = outcome(broker="rabbitmq", probe_ms=7.0, probe_failures=["no lease"])
     lines = markdown({"purge": [one, refused]}, {"purge": attack}).splitlines()
     cells = lines[2].split(" | ")
-    assert cells[5] == "**p99 6.0 ms**; 7 ms; **kept mb 60**; rows 5"
-    assert cells[10].startswith("p99 1.0 ms; **refused**")
+    assert cells[6] == "**p99 6.0 ms**; 7 ms; **kept mb 60**; rows 5"
+    assert cells[12].startswith("p99 1.0 ms; **refused**")
 
 
 def test_the_page_says_what_does_not_recover_and_what_was_not_tried():
     stays = outcome(recovery_seconds=None, seen=seen(stall_ms=60.0))
     skipped = Outcome(attack="leases", broker="rabbitmq", skipped="has no such thing")
+    late = outcome(broker="late", seen=seen(p999_ms=6.0))
     lines = markdown({"purge": [stays], "leases": [skipped]}, {}).splitlines()
-    assert lines[2].startswith("| `purge` | **60 ms** | 3 ms | 100 MB | **not in time** |")
-    assert lines[3] == f"| `leases` |{' – |' * 10}"
+    assert " | **6.0 ms** | " in markdown({"purge": [late]}, {})
+    assert lines[2].startswith("| `purge` | **60 ms** | 2.0 ms | 3 ms | 100 MB | **not in time** |")
+    assert lines[3] == f"| `leases` |{' – |' * 12}"
 
 
 def test_outcomes_are_read_as_they_were_written():

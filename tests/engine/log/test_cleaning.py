@@ -247,6 +247,19 @@ def test_a_vast_message_is_copied_in_steps(engine, disk, durable, peer, settled)
         assert other.drain(durable) == bodies[2:]
 
 
+def test_a_small_message_after_a_large_one_keeps_no_large_segment(engine, disk, durable, peer):
+    """A segment that is the memory of one message has room behind it, for facts alone."""
+    for _ in range(4):
+        peer.feed(publish(1, "e", bytes(5 * 2**20), raw=PERSISTENT, step=100_000))
+        send(peer, "d", 5)
+        turn(engine, disk)
+    assert bytes_of(disk) > 20 * 2**20
+    ended(peer.queues["e"].purging())
+    disk.settle(engine)
+    assert bytes_of(disk) < 2**20
+    assert counts_after_a_crash(disk) == (4, 0)
+
+
 def test_a_deleted_queue_frees_its_segments(engine, disk, durable, peer):
     send(peer, "d", *[1000] * 30)
     send(peer, "e", 10)

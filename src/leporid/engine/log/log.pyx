@@ -352,7 +352,8 @@ cdef class Log:
     cdef Record *begin(self, size_t size) except NULL:
         """Reserve room for one record of `size` bytes (a multiple of 8) at the end of the log."""
         cdef Segment segment = self.active
-        if segment is None or segment.sealed or segment.used + size > segment.capacity:
+        if segment is None or segment.sealed or segment.single or (
+                segment.used + size > segment.capacity):
             self.roll(size, NULL, None)
             segment = self.active
         return <Record *> (segment.base + segment.used)
@@ -360,8 +361,14 @@ cdef class Log:
     cdef Record *begin_fact(self, uint8_t kind, uint8_t flags, size_t content,
                             uint64_t timestamp_ms) except NULL:
         """Begin any other record, zeros after its header; the caller fills in `content_of`."""
+        cdef Segment segment = self.active
         cdef size_t size = record_bytes(0, content)
-        cdef Record *record = self.begin(size)
+        cdef Record *record
+        if segment is not None and segment.single and not segment.sealed and (
+                segment.used + size <= segment.capacity):
+            record = <Record *> (segment.base + segment.used)
+        else:
+            record = self.begin(size)
         memset(record, 0, size)
         record.size = <uint32_t> size
         record.kind = kind
@@ -433,6 +440,7 @@ cdef class Log:
         segment = Segment(number, capacity, crc32c(self.seed, <uint8_t *> &number, 4))
         if base != NULL:
             segment.base, segment.memory = base, memory
+            segment.single = type(memory) is RecordMemory
         elif capacity == self.segment_bytes and self.spare_memory_count:
             self.spare_memory_count -= 1
             segment.base = self.spare_memory[self.spare_memory_count]

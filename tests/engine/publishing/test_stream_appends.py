@@ -250,3 +250,36 @@ def test_a_mandatory_message_of_a_transaction_to_streams_alone_is_routed(engine,
     settle(engine, disk)
     assert [event for event in peer.events() if isinstance(event, Returned)] == []
     assert [stream.end for stream in made] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_mandatory_message_of_a_transaction_whose_streams_are_gone_is_returned(
+    engine, disk, peer, count
+):
+    """As one to queues that were deleted before the commit."""
+    made = [engine.stream(number, f"s{number}") for number in range(1, count + 1)]
+    peer.session.caches["fan"] = engine.route_cache("fan", lambda _key, _raw: made, True)
+    peer.channel.select_tx()
+    peer.feed(to_fan(b"m", mandatory=True), to_fan(b"n", mandatory=True))
+    for stream in made:
+        stream.retire()
+    while peer.channel.append_to_streams():
+        pass
+    peer.channel.commit()
+    settle(engine, disk)
+    assert [event.body for event in peer.events() if isinstance(event, Returned)] == [b"m", b"n"]
+
+
+def test_a_mandatory_message_all_of_whose_streams_are_deleted_first_is_returned(
+    engine, disk, peer, streams
+):
+    """Its dead letters are waited for; a confirm says the same of it."""
+    peer.queues["q"].retire()
+    peer.channel.select_confirm()
+    cut_often(engine, units=8)
+    peer.feed(to_fan(b"m", mandatory=True))
+    assert 0 < appended(streams) < STREAMS
+    for stream in streams:
+        stream.retire()
+    settle(engine, disk)
+    assert [type(event) for event in peer.events()] == [Confirm]

@@ -25,7 +25,7 @@ from leporid.engine.queue.exchange_cache cimport ExchangeCache
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport (
     QUEUES_AN_ENTRY, Route, all_queues, make_route, publish_entries, reserve,
-    stored_in_streams, without_duplicates, without_streams,
+    stored_in_streams, without_duplicates,
 )
 from leporid.engine.routing.route_cache cimport resolved_now
 from leporid.engine.stream.stream cimport Stream
@@ -199,9 +199,9 @@ cdef class Transaction:
                     self.appends.route = route
                 if not self.appends.go_on(channel.publishing, &publish.message, &publish.props):
                     return True
+                if route is not before or not self.appends.stored:  # most have the same
+                    before, after = route if self.appends.stored else None, self.appends.rest()
                 self.appends = None
-                if route is not before:     # most have the same
-                    before, after = route, without_streams(route)
                 publish.route = after
             self.in_streams += 1
             if spend(channel.logs.clock, 1):

@@ -17,6 +17,7 @@ cdef class Publishing
 cdef class StreamAppends:
     cdef Route route                # of the message
     cdef Py_ssize_t at              # how many of its queues with own records were looked at
+    cdef bint stored                # a stream has the message
     cdef bint go_on(self, Publishing publishing, const Message *message,
                     const Props *props) except -1
     cdef Route rest(self)

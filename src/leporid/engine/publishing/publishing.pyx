@@ -22,8 +22,8 @@ from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.queue cimport REJECT_PUBLISH, REJECT_PUBLISH_DLX, Queue
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.routing.route cimport (
-    Route, all_queues, make_route, narrowed, without_caches, without_duplicates, without_full,
-    without_streams,
+    Route, all_queues, make_route, narrowed, stored_in_streams, without_caches,
+    without_duplicates, without_full, without_streams,
 )
 from leporid.engine.selectors.filter_counters cimport FilterCounters
 from leporid.engine.stream.stream cimport Stream
@@ -153,14 +153,16 @@ cdef class StreamAppends:
                             1, message.names_len + message.properties_len, clock):
                     return False
                 queue.append_message(message, props, 0, None, 0)
+                self.stored = True
             self.at += 1
             if spend(clock, <uint32_t> (1 + message.body_len // UNIT_BYTES)):
                 break
         return self.at == len(queues)
 
     cdef Route rest(self):
-        """The route of the message without its streams, all of which have it."""
-        return without_streams(self.route)
+        """The route of the message without its streams: those that are not deleted have it."""
+        cdef Route left = without_streams(self.route)
+        return stored_in_streams(left) if self.stored else left
 
 
 cdef StreamAppends stream_appends(Route route, size_t body_len, Clock clock):

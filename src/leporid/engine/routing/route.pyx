@@ -69,16 +69,16 @@ cdef Route narrowed(Route route, list queues):
 
 
 cdef Route without_streams(Route route):
-    """What is left of the route of a message that its streams have; such a message was routed."""
+    """What is left of the route of a message without its streams."""
     cdef Queue queue
     cdef Route left = make_route([queue for queue in all_queues(route)
                                   if type(queue) is not Stream and not queue.retired])
     left.with_bcc = route.with_bcc
-    return stored_in_streams(left)
+    return left
 
 
 cdef Route stored_in_streams(Route route):
-    """Have a route say that streams have the message, too; returns it."""
+    """Have a route say that streams have the message, which was routed so; returns it."""
     route.in_streams = True
     if route.own_records is None:
         route.own_records = []

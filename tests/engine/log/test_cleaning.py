@@ -248,7 +248,7 @@ def test_a_vast_message_is_copied_in_steps(engine, disk, durable, peer, settled)
 
 
 def test_a_small_message_after_a_large_one_keeps_no_large_segment(engine, disk, durable, peer):
-    """A segment that is the memory of one message has room behind it, for facts alone."""
+    """A segment that is the memory of one message has room behind it, for its own facts alone."""
     for _ in range(4):
         peer.feed(publish(1, "e", bytes(5 * 2**20), raw=PERSISTENT, step=100_000))
         send(peer, "d", 5)
@@ -258,6 +258,23 @@ def test_a_small_message_after_a_large_one_keeps_no_large_segment(engine, disk, 
     disk.settle(engine)
     assert bytes_of(disk) < 2**20
     assert counts_after_a_crash(disk) == (4, 0)
+
+
+def test_a_settle_after_a_large_message_keeps_no_large_segment(engine, disk, durable, peer):
+    """It would have to stay as long as the segment of what was settled."""
+    send(peer, "d", *[0] * 20)
+    turn(engine, disk)
+    for tag in range(1, 5):
+        peer.feed(publish(1, "e", bytes(5 * 2**20), raw=PERSISTENT, step=100_000))
+        assert peer.channel.get(durable, False)
+        peer.take()
+        peer.feed(ack(1, tag))
+        turn(engine, disk)
+    assert bytes_of(disk) > 20 * 2**20
+    ended(peer.queues["e"].purging())
+    disk.settle(engine)
+    assert bytes_of(disk) < 2**20
+    assert counts_after_a_crash(disk) == (16, 0)
 
 
 def test_a_deleted_queue_frees_its_segments(engine, disk, durable, peer):

@@ -152,13 +152,16 @@ cdef bint settle_with_letter(Logs logs, uint32_t queue, uint64_t position,
     """
     cdef Segment active = logs.durable.active
     cdef Range settled
+    cdef bint single
     if active.capacity - active.used < LETTER_ROOM:
         return False
     settled.segment = segment_number(position)
     settled.first, settled.count = seq, 1
     logs.durable.amend(FLAG_IN_TX)
+    single, active.single = active.single, False
     append_ranges(logs, KIND_SETTLE, FLAG_IN_TX, queue, &settled, 1)
     append_commit(logs, 2, COMMIT_REPLACES)
+    active.single = single
     logs.settles += 1
     logs.settles_generation = max(logs.settles_generation, logs.generation)
     return True

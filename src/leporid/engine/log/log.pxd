@@ -77,7 +77,7 @@ cdef class Segment:
     cdef readonly uint64_t live_bytes   # their shares of those records
     cdef readonly uint64_t total_bytes  # the shares of all entries that ever did
     cdef readonly bint sealed
-    cdef bint single                    # it is the memory of one message, after which facts come
+    cdef bint single                    # it is the memory of one message, for which it is kept
     cdef readonly bint mapped           # `base` is a mapping of the file
     cdef RecordMemory memory            # what `base` is part of; None: it is the segment's own
     cdef int readers                    # open windows, which need the bytes where they are

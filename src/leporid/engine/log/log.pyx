@@ -364,9 +364,9 @@ cdef class Log:
         cdef Segment segment = self.active
         cdef size_t size = record_bytes(0, content)
         cdef Record *record
-        if segment is not None and segment.single and not segment.sealed and (
-                segment.used + size <= segment.capacity):
-            record = <Record *> (segment.base + segment.used)
+        if size <= SHORT_FACT_BYTES and segment is not None and segment.single and (
+                not segment.sealed and segment.used + size <= segment.capacity):
+            record = <Record *> (segment.base + segment.used)   # it needs no other segment
         else:
             record = self.begin(size)
         memset(record, 0, size)

@@ -463,3 +463,23 @@ def test_many_queues_are_compared_with_all_deaths_at_once(
     )
     assert calls_of(lambda: finished(port("expired", "", "k", raw, b""))) < 3000
     assert names == [[f"m{number}" for number in range(100) if number != 7]]
+
+
+def test_a_letter_that_streams_have_was_not_dropped(
+    cemetery: Cemetery, monkeypatch: pytest.MonkeyPatch
+):
+    """Though the queues that it is for, too, refuse it."""
+    cemetery.queue("morgue")
+    cemetery.peer.call(QueueBind(queue="morgue", exchange="amq.fanout"))
+    cemetery.queue("stands for streams")
+    cemetery.peer.call(QueueBind(queue="stands for streams", exchange="amq.fanout"))
+    cemetery.queue("q", "amq.fanout")
+
+    def storing(queues: Sequence, *_: object) -> StepsTo[tuple[Sequence, bytes]]:
+        yield from ()
+        return [each for each in queues if each.name == "morgue"], b""
+
+    monkeypatch.setattr(cemetery.world.engine, "storing", storing)
+    monkeypatch.setattr(cemetery.world.engine, "publish", lambda *_, **__: False)
+    cemetery.bury("q")
+    assert cemetery.counts()[1] == {}

@@ -206,15 +206,19 @@ class DeadLetters:
             return [each for each in others if each.name not in circle and not each.retired]
 
         left, stored = yield from engine.storing(queues, self._exchange, first, changed, body)
-        if queues and not left:
+        in_streams = len(left) < len(queues)
+        if in_streams and not left:
             return None
-        if engine.publish(
-            left,
-            self._exchange,
-            first,
-            changed,
-            stored,
-            elsewhere=elsewhere if len(left) == len(queues) else None,
+        if (
+            engine.publish(
+                left,
+                self._exchange,
+                first,
+                changed,
+                stored,
+                elsewhere=None if in_streams else elsewhere,
+            )
+            or in_streams
         ):
             return None
         if queues:

@@ -310,6 +310,7 @@ def test_what_does_not_go_together_is_refused(place, kind, layout, told):
 def test_a_catalog_is_one_of_pyicebergs_configuration(monkeypatch):
     with pytest.raises(OptionError, match=r"catalog 'nobodys' is in none of ~/.pyiceberg.yaml"):
         iceberg_store.catalog_of("nobodys", {})
+    monkeypatch.setitem(sys.modules, "pyiceberg.catalog.hive", None)  # as if it lacked thrift
     with pytest.raises(OptionError, match=r"catalog 'hive': .*pip install 'pyiceberg\[hive\]'"):
         iceberg_store.catalog_of("hive", {"uri": "thrift://127.0.0.1:1"})
 

@@ -188,9 +188,10 @@ class FakeTransport:
 class FakeConnection:
     """Takes a millisecond to read anything."""
 
-    def __init__(self, clock: list[float], log: list[bytes]) -> None:
+    def __init__(self, clock: list[float], log: list[bytes], address: str = "") -> None:
         self.clock = clock
         self.log = log
+        self.address = address
         self.transport = FakeTransport()
         self.flow = type("Flow", (), {"read_paused": False})
 
@@ -215,6 +216,20 @@ async def test_a_round_reads_for_a_bounded_time_and_the_next_one_the_rest():
     await asyncio.sleep(0)
     connections.received(made[0], b"again")
     assert log[-1] == b"again"
+
+
+async def test_who_sends_most_keeps_no_other_address_waiting():
+    clock = [0.0]
+    log: list[bytes] = []
+    connections = Connections(Refusals(), lambda: clock[0])
+    made: list[Any] = [FakeConnection(clock, log, "many") for _ in range(5)]
+    for number, each in enumerate(made):
+        connections.received(each, b"%d" % number)
+    other: Any = FakeConnection(clock, log, "few")
+    connections.received(other, b"few")
+    while len(log) < 6:
+        await asyncio.sleep(0)
+    assert log == [b"0", b"1", b"few", b"2", b"3", b"4"]
 
 
 def slow(handler: Handler) -> list[CostedRoute]:

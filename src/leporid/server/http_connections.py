@@ -20,7 +20,7 @@ import math
 import re
 import socket
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Container, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -94,8 +94,9 @@ class Connections:
         # By address, in the order in which they began to wait for a request.
         self._open: dict[Hashable, dict[PatientProtocol, None]] = {}
         self._count = 0
-        # What was received and not read.
-        self._input: deque[tuple[PatientProtocol, bytes]] = deque()
+        # What was received and not read, in the lines of the peers' addresses, which take turns, as
+        # some heads take milliseconds each. The next line is the first.
+        self._input: OrderedDict[Hashable, deque[tuple[PatientProtocol, bytes]]] = OrderedDict()
         self._until = 0.0
 
     def __repr__(self) -> str:
@@ -157,7 +158,7 @@ class Connections:
         """Something is read in a later round."""
         connection.transport.pause_reading()
         connection.unread = True
-        self._input.append((connection, data))
+        self._input.setdefault(connection.address, deque()).append((connection, data))
 
     def _begin_round(self) -> None:
         if not self._until:
@@ -171,7 +172,7 @@ class Connections:
         self._until = self._monotonic() + INPUT_SECONDS
         asyncio.get_running_loop().call_soon(self._next_round)
         while self._input:
-            connection, data = self._input.popleft()
+            connection, data = self._take()
             if not connection.transport.is_closing():
                 if not connection.flow.read_paused:
                     connection.transport.resume_reading()
@@ -179,6 +180,14 @@ class Connections:
                 connection.read(data)
             if self._monotonic() >= self._until:
                 break
+
+    def _take(self) -> tuple[PatientProtocol, bytes]:
+        """Take what is next in the first line, which becomes the last."""
+        address, line = self._input.popitem(last=False)
+        found = line.popleft()
+        if line:
+            self._input[address] = line
+        return found
 
 
 def check_framing(request: h11.Request) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from leporid.management.cookies import cookie_in
+from leporid.management.sessions import cookie_in
 
 # As long as the head of a request may be.
 HEADER_CHARACTERS = 16 * 1024

@@ -21,7 +21,6 @@ from leporid.limits.shares import address_key
 from leporid.management import hosts
 from leporid.management.authorization import administrator, not_authorised, not_found
 from leporid.management.bodies import body_in
-from leporid.management.cookies import cookie_in
 from leporid.management.login import BasicLogin
 from leporid.management.parameters import flag_of, object_of, text_in
 from leporid.management.paths import name_of, takes, visit_of
@@ -31,6 +30,7 @@ from leporid.management.sessions import (
     Session,
     check_page,
     cookie,
+    cookie_in,
     cookie_name,
     session_in,
 )

@@ -24,12 +24,11 @@ from leporid.broker.events.actor import set_actor
 from leporid.limits.shares import address_key
 from leporid.management import hosts
 from leporid.management.authorization import not_found
-from leporid.management.cookies import cookie_in
 from leporid.management.login import BasicLogin
 from leporid.management.paths import takes, visit_of
 from leporid.management.refusals import Refusal
 from leporid.management.session_routes import begin_session
-from leporid.management.sessions import is_secure
+from leporid.management.sessions import cookie_in, is_secure
 
 if TYPE_CHECKING:
     from starlette.requests import Request

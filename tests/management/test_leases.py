@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -106,6 +108,22 @@ async def test_when_its_time_is_over_it_goes_back_by_itself(
     assert (answer.status_code, answer.json()["error"]) == (410, "gone")
     assert answer.json()["ended"] == "expired"
     assert bodies(queue) == [b"0", b"1"]
+
+
+async def test_leases_that_are_over_at_one_moment_end_one_in_each_round_of_the_loop(
+    world: World, client: httpx.AsyncClient
+):
+    queue, count, ttl_ms = queue_of(world), 20, 200
+    fill(world, queue, count)
+    for _ in range(count):
+        await lease_of(client, max=1, ttl_ms=ttl_ms)
+    time.sleep(ttl_ms / 1000)  # the loop stands still, so that all that are left are due
+    ready = [queue.ready_count]
+    async with asyncio.timeout(10):
+        while ready[-1] < count:
+            await asyncio.sleep(0)
+            ready.append(queue.ready_count)
+    assert max(after - before for before, after in pairwise(ready)) == 1
 
 
 async def test_a_repeated_request_gets_the_answer_that_was_lost(

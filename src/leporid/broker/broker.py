@@ -421,10 +421,15 @@ class Broker:
             session.close_for(ConnectionForced(why))
             yield None
 
-    def save_reader_offsets(self) -> None:
+    def saving_reader_offsets(self) -> Steps:
         """Record how far the named readers of streams are; the server does so once a second."""
-        for vhost in self.vhosts.values():
-            vhost.bookmarks.save_all()
+        for vhost in tuple(self.vhosts.values()):
+            yield from vhost.bookmarks.saving()
+
+    def save_reader_offsets(self) -> None:
+        """Record that at once: nothing comes after it."""
+        for _ in self.saving_reader_offsets():
+            pass
 
     def look_at_groups(self) -> None:
         """Forget the groups that nobody uses; the server does so once a second."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Coroutine
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -255,14 +256,22 @@ class LeaseRoutes:
             )
 
         if more:
-            task = asyncio.ensure_future(go_on())
-            self._settling.add(task)
-            task.add_done_callback(self._settling.discard)
+            self._start(go_on())
         else:
             end()
         return ending
 
-    def _expire(self, holding: Holding) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that no request waits for."""
+        task = asyncio.ensure_future(work)
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    async def _expire(self, holding: Holding) -> None:
+        """Its time is over: its messages go back in their turn, as many may be over at once."""
+        await self._around.admission.turns.next(holding.user)
+        if holding.id not in self._held:
+            return
         logger.info(
             "a lease of %d messages of queue %r in vhost %r, held by user %r, is over: they go "
             "back",
@@ -279,7 +288,11 @@ class LeaseRoutes:
         number = self._around.broker.new_name("lease-")
         names = found.user.name, found.vhost.name, found.state.name
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(ttl_ms / 1000, lambda: self._expire(self._held[number]))
+
+        def over() -> None:
+            self._start(self._expire(self._held[number]))
+
+        timer = loop.call_later(ttl_ms / 1000, over)
         self._held[number] = Holding(number, *names, lease, timer, slot)
         return self._held[number]
 

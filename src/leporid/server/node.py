@@ -62,6 +62,7 @@ from leporid.storage.segments import SegmentFiles
 from leporid.storage.streams import OPEN_MAX, StreamLogs
 
 if TYPE_CHECKING:
+    from leporid.engine.bounds.jobs import Job
     from leporid.management.nodes import Listening, NodeFacts
     from leporid.server.http_services import HttpServices
 
@@ -283,6 +284,7 @@ class Node:
         )
         place = config.backup_dir or config.data_dir / "backups"
         self._backups = Backups(place, __version__, self._backup, self._durability.rest)
+        self._saving: Job | None = None
         self._readers = Repeating(READERS_EVERY_S, self._look_at_readers)
         self._lag = LoopLag()
         self._broker.refusals.expect(LOG_LINES)
@@ -564,7 +566,8 @@ class Node:
     def _look_at_readers(self) -> None:
         self._turns.set_clock()  # there may have been no turn for long
         recorded = self._broker.recorded_count
-        self._broker.save_reader_offsets()
+        if self._saving is None or self._saving.ended:
+            self._saving = self._engine.jobs.start(self._broker.saving_reader_offsets())
         self._broker.look_at_groups()
         if self._broker.recorded_count != recorded or self._engine.busy:
             self._turns.wake()

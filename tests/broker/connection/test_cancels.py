@@ -17,7 +17,7 @@ from leporid.amqp.methods import (
     QueueDelete,
 )
 from leporid.amqp.tables import Value
-from leporid.broker.connection.cancels import WAIT_MS
+from leporid.broker.connection.cancels import SENT_MAX, WAIT_MS
 
 TOLD = [BasicCancel("t", no_wait=True)]
 
@@ -61,7 +61,7 @@ def test_who_waits_for_the_disk_is_waited_for(world: World):
     assert delete(deleting) == ["hold 2", "queue.delete-ok"]
     world.broker.cancels.run(world.engine.clock.now_ms)
     assert other.sent(BasicCancel) == deleting.sent(BasicCancel) == []
-    assert repr(world.broker.cancels) == "<Cancels added=0 held=1>"
+    assert repr(world.broker.cancels) == "<Cancels added=0 held=1 due=0>"
     world.engine.logs.synced = 2
     world.broker.cancels.run(world.engine.clock.now_ms)
     assert other.sent(BasicCancel) == TOLD
@@ -105,6 +105,25 @@ def test_who_cancels_before_it_is_told_is_not_told(world: World):
     delete(deleting)
     assert other.call(BasicCancel("t")) == BasicCancelOk("t")
     assert other.sent(BasicCancel) == []
+
+
+def test_many_are_told_in_several_rounds(world: World):
+    deleting, other = world.peer(), world.peer()
+    deleting.call(QueueDeclare(queue="q"))
+    count = 2 * SENT_MAX + 1
+    for number in range(count):
+        other.call(BasicConsume(queue="q", consumer_tag=f"t{number}"))
+    delete(deleting)
+    told = []
+    for _ in range(3):
+        assert world.broker.cancels.next_due_ms == 1
+        world.broker.cancels.run(0)
+        told.append(len(other.sent(BasicCancel)))
+    assert told == [SENT_MAX, 2 * SENT_MAX, count]
+    assert [each.consumer_tag for each in other.sent(BasicCancel)] == [
+        f"t{number}" for number in range(count)
+    ]
+    assert world.broker.cancels.next_due_ms == 0
 
 
 def test_a_channel_that_is_closed_meanwhile_is_not_told(world: World):

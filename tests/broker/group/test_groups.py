@@ -193,7 +193,7 @@ def test_nothing_that_is_settled_late_brings_back_the_offsets_of_a_dropped_group
     assert member.peer.call(BasicCancel("t")) == BasicCancelOk("t")
     vhost_of(world).groups.drop("s", "g")
     member.ack()
-    vhost_of(world).bookmarks.save_all()
+    world.broker.save_reader_offsets()
     turn(world)
     turn(world, HANDOVER_MS)
     assert [vhost_of(world).reader_offsets(f"s-{at}") for at in range(3)] == [{}, {}, {}]

@@ -73,6 +73,22 @@ def test_what_many_members_did_not_settle_goes_on_in_steps():
     assert len(second.partitions) == 20
 
 
+def test_what_is_not_settled_yet_is_looked_at_in_steps():
+    world = World()
+    vhost_of(world).declare_partitioned_stream("s", 40)
+    for number in range(40):
+        push(world, number, "a")
+    Member(world, prefetch=100)
+    Member(world)
+    world.cut_everywhere()
+    turn(world)
+    rounds = 0
+    while world.engine.jobs.waiting:
+        world.turn()
+        rounds += 1
+    assert rounds >= 20 // 2
+
+
 def test_it_is_due_again_soon_while_something_is_unsettled(world: World):
     handovers = world.broker.handovers
     assert handovers.next_due_ms == 0

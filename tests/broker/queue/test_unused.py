@@ -23,7 +23,7 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import Value
 from leporid.broker.policy.policies import make_policy
-from leporid.broker.queue.unused import EXPIRED_MAX, STALE_SLACK, UnusedQueues
+from leporid.broker.queue.unused import EXPIRED_MAX, LOOKS_MAX, STALE_SLACK, UnusedQueues
 from leporid.broker.settings.effects import EXPIRY
 from leporid.broker.settings.effects import expires_ms as expiry_of
 from leporid.broker.stored import StoredQueue
@@ -183,12 +183,55 @@ def test_a_queue_that_is_deleted_leaves_nothing_behind(scene: Scene):
         scene.declare(f"q{number}", 1_000_000)
         scene.wait(1)
         scene.peer.call(QueueDelete(queue=f"q{number}"))
-    assert len(scene.world.broker.unused._timers) <= 2 * STALE_SLACK + 2
+    assert scene.world.broker.unused.timer_count <= 2 * STALE_SLACK + 2
     scene.declare("q", 10)
     scene.wait(10)
     assert not scene.is_there("q")
     scene.world.broker.unused.run(10**9)
     assert scene.world.broker.unused.next_due_ms == 0
+
+
+def test_timers_of_one_moment_are_looked_at_in_several_rounds(scene: Scene):
+    count = 2 * LOOKS_MAX + 1
+    for number in range(count):
+        scene.declare(f"q{number}", 1000)
+    unused = scene.world.broker.unused
+    unused.run(scene.now_ms)
+    scene.wait(500)
+    for number in range(count):
+        scene.declare(f"q{number}", 1000)  # used again: none goes when its timer rings
+    unused.run(scene.now_ms)
+    rings_ms, later_ms = scene.now_ms + 500, scene.now_ms + 1000
+    vhost = scene.world.broker.vhosts["/"]
+    queues = [vhost.queue(f"q{number}") for number in range(count)]
+    for rung in (LOOKS_MAX, 2 * LOOKS_MAX, count):
+        assert unused.next_due_ms <= rings_ms
+        unused.run(rings_ms)
+        assert sum(queue.timer_ms == later_ms for queue in queues) == rung
+    assert unused.next_due_ms == later_ms
+
+
+def test_timers_of_queues_that_are_gone_are_forgotten_in_several_rounds(scene: Scene):
+    count = 4 * STALE_SLACK
+    for number in range(count):
+        scene.declare(f"q{number}", 1_000_000)
+    scene.declare("stays", 1_000_000)
+    unused = scene.world.broker.unused
+    unused.run(scene.now_ms)
+    for number in range(count):
+        scene.peer.call(QueueDelete(queue=f"q{number}"))
+    rounds = 0
+    while unused.next_due_ms == 1:
+        before = unused.timer_count
+        unused.run(scene.now_ms)
+        assert before - unused.timer_count <= LOOKS_MAX
+        rounds += 1
+    assert rounds >= count // LOOKS_MAX
+    assert unused.timer_count <= STALE_SLACK
+    scene.wait(999_999)
+    assert scene.is_there("stays")
+    scene.wait(1)
+    assert not scene.is_there("stays")
 
 
 def test_a_virtual_host_may_go_first(scene: Scene):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -228,7 +229,7 @@ def test_nothing_is_kept_of_a_consumer_that_never_stored_an_offset(world: World)
     channel, _ = consume(world)
     assert list(queue.reader_progress) == ["r"]
     channel.call(BasicCancel(consumer_tag="t"))
-    vhost_of(world).bookmarks.save_all()
+    world.broker.save_reader_offsets()
     assert queue.reader_progress == {}
 
 
@@ -455,3 +456,18 @@ def test_a_reader_that_is_dropped_has_missed_nothing(world: World):
     world.stream("s").drop_before(6)
     vhost_of(world).drop_reader_offset("s", "r")
     assert vhost_of(world).skipped_messages("s", "r") == 0
+
+
+def test_very_many_readers_are_stored_in_steps(world: World):
+    count = 40
+    found = [consume(world, reader=f"r{number}", offset="first")[1] for number in range(count)]
+    for reader in found:
+        reader.ack()
+    world.cut_everywhere()
+    world.engine.jobs.start(world.broker.saving_reader_offsets())
+    counts = [len(stored(world))]
+    while world.engine.jobs.waiting:
+        world.turn()
+        counts.append(len(stored(world)))
+    assert counts[-1] == count
+    assert max(after - before for before, after in pairwise(counts)) <= 2

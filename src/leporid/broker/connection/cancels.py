@@ -4,7 +4,7 @@ Responsible for the order: a basic.cancel leaves after the reply of the method t
 on the same channel, on others and on other connections. Clients that wait for a reply take what
 comes first for the end of their consumers, and raise out of the call. Must not know why a consumer
 has ended, nor read a clock. Invariant: what was added is sent WAIT_MS after the next round at the
-latest, whether its reply has left or not.
+latest, whether its reply has left or not, but for the rounds before it that send SENT_MAX each.
 
 RabbitMQ keeps that order on the channel of a queue.delete; elsewhere the two may overtake each
 other there.
@@ -25,6 +25,9 @@ WAIT_MS: Final = 1000
 """A reply waits for the disk, which may be full for hours; so long, consumers of other connections
 wait for that reply. Those of its own connection come after it in any case."""
 
+SENT_MAX: Final = 500
+"""What one round sends, some microseconds each: one queue may have had very many consumers."""
+
 
 class Cancels:
     """The basic.cancel methods that are still to be sent, of all connections."""
@@ -35,14 +38,15 @@ class Cancels:
         # Generation, time of giving up, and what waits; both numbers grow from left to right.
         self._held: deque[tuple[int, int, list[tuple[ChannelState, ConsumerState | Member]]]]
         self._held = deque()
+        self._due: deque[tuple[ChannelState, ConsumerState | Member]] = deque()
 
     def __repr__(self) -> str:
-        return f"<Cancels added={len(self._added)} held={len(self._held)}>"
+        return f"<Cancels added={len(self._added)} held={len(self._held)} due={len(self._due)}>"
 
     @property
     def next_due_ms(self) -> int:
         """When there is something to do; 0 for never, and before now for at once."""
-        if self._added:
+        if self._added or self._due:
             return 1
         return self._held[0][1] if self._held else 0
 
@@ -57,11 +61,13 @@ class Cancels:
             self._added = []
 
     def run(self, now_ms: int) -> None:
-        """Send what need not wait any more."""
-        due, self._added = self._added, []
+        """Send what need not wait any more, as much as a round may."""
+        self._due += self._added
+        self._added = []
         while self._held and (
             self._held[0][0] <= self._engine.logs.synced or self._held[0][1] <= now_ms
         ):
-            due += self._held.popleft()[2]
-        for channel, consumer in due:
+            self._due += self._held.popleft()[2]
+        for _ in range(min(SENT_MAX, len(self._due))):
+            channel, consumer = self._due.popleft()
             channel.tell_cancelled(consumer)

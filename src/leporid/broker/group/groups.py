@@ -317,7 +317,7 @@ class Groups:
 
     def look_at_all(self, now_ms: int, expires_ms: int) -> None:
         """See that of some, in turn, and forget those that had no member for so long: a job."""
-        if self._looking is not None and not self._looking.ended:
+        if not self._groups or (self._looking is not None and not self._looking.ended):
             return
         groups = tuple(self._groups.values())
         begin = self._looked if self._looked < len(groups) else 0

@@ -81,7 +81,7 @@ class Handovers:
                 reading.until_ms = now_ms + HANDOVER_MS
             if reading.is_settled or now_ms >= reading.until_ms:
                 self._hand_on(reading)
-                yield None
+            yield None
 
     def _hand_on(self, reading: Reading) -> None:
         del self._readings[reading]

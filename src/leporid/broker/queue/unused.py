@@ -4,15 +4,17 @@ Responsible for when that is: so long after the last declaration, basic.get or e
 consumer, and never while there is a consumer. Must not know what is in a queue, nor read a clock:
 the time comes with each round.
 
-Invariant: each queue that may go has one timer, at its time or before. So a use costs nothing but a
-note; a timer that rings too early is set again.
+Invariants: each queue that may go has one timer, at its time or before. So a use costs nothing but
+a note; a timer that rings too early is set again. A round looks at a limited number of timers,
+however many are due, or nobody's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import count
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from leporid.broker.settings.effects import expires_ms
@@ -20,10 +22,16 @@ from leporid.broker.settings.effects import expires_ms
 if TYPE_CHECKING:
     from leporid.broker.queue.queue import QueueState
 
+    # When it rings; a number, so that no two are equal.
+    Timer = tuple[int, int, QueueState]
+
 EXPIRED_MAX: Final = 100
 """Queues that go in one round. Each takes some hundredths of a millisecond, and many clients that
 are gone at once leave many queues; the rest has its round after everybody else had a turn."""
 
+LOOKS_MAX: Final = 1000
+"""Timers that a round looks at, a microsecond each. A client may have very many queues whose timers
+ring in one millisecond, and that have all been used since."""
 STALE_SLACK: Final = 1000
 """Timers of queues that are gone, before it is worth looking for them."""
 
@@ -39,17 +47,24 @@ class UnusedQueues:
         self._expire = expire
         # Their time begins in the next round, which knows what time it is.
         self._used: dict[QueueState, None] = {}
-        self._timers: list[tuple[int, int, QueueState]] = []
+        self._timers: list[Timer] = []
+        # A heap, too: what is looked through for timers that are nobody's, from its end.
+        self._pruned: list[Timer] = []
         self._numbers = count()
         self._stale = 0
 
     def __repr__(self) -> str:
-        return f"<UnusedQueues timers={len(self._timers)}>"
+        return f"<UnusedQueues timers={self.timer_count}>"
+
+    @property
+    def timer_count(self) -> int:
+        """Timers that are kept, those of queues that are gone included."""
+        return len(self._timers) + len(self._pruned)
 
     @property
     def next_due_ms(self) -> int:
         """When there is something to do; 0 for never, and before now for at once."""
-        if self._used:
+        if self._used or self._pruned:
             return 1
         return self._timers[0][0] if self._timers else 0
 
@@ -69,10 +84,14 @@ class UnusedQueues:
         used, self._used = self._used, {}
         for queue in used:
             self._begin(queue, now_ms)
+        self._prune()
         expired = 0
-        while self._timers and self._timers[0][0] <= now_ms and expired < EXPIRED_MAX:
-            due_ms, _, queue = heappop(self._timers)
-            if queue.deleted or due_ms != queue.timer_ms:
+        for _ in range(LOOKS_MAX):
+            timers = self._first()
+            if not timers or timers[0][0] > now_ms or expired == EXPIRED_MAX:
+                break
+            due_ms, _, queue = timer = heappop(timers)
+            if _is_stale(timer):
                 self._stale -= 1
                 continue
             queue.timer_ms = 0
@@ -100,13 +119,28 @@ class UnusedQueues:
         heappush(self._timers, (queue.timer_ms, next(self._numbers), queue))
 
     def _count_stale(self) -> None:
-        """A timer in the heap is nobody's; when most are, take them out."""
+        """A timer is nobody's; when most are, the rounds to come take them out."""
         self._stale += 1
-        if self._stale > STALE_SLACK + len(self._timers) // 2:
-            self._timers = [
-                (due_ms, number, queue)
-                for due_ms, number, queue in self._timers
-                if due_ms == queue.timer_ms and not queue.deleted
-            ]
-            heapify(self._timers)
-            self._stale = 0
+        if not self._pruned and self._stale > STALE_SLACK + len(self._timers) // 2:
+            self._pruned, self._timers = self._timers, []
+
+    def _prune(self) -> None:
+        """Take some timers out that are nobody's; a heap without its end is one."""
+        for _ in range(min(LOOKS_MAX, len(self._pruned))):
+            timer = self._pruned.pop()
+            if _is_stale(timer):
+                self._stale -= 1
+            else:
+                heappush(self._timers, timer)
+
+    def _first(self) -> list[Timer]:
+        """Return the heap whose first timer rings first; an empty one if there is no timer."""
+        if self._timers and self._pruned:
+            return min(self._timers, self._pruned, key=itemgetter(0))
+        return self._timers or self._pruned
+
+
+def _is_stale(timer: Timer) -> bool:
+    """Say whether its queue is gone, or has another one."""
+    due_ms, _, queue = timer
+    return queue.deleted or due_ms != queue.timer_ms

@@ -240,17 +240,21 @@ class Bookmarks:
             after = bookmark.consumer.kept_generation
             self._move(bookmark.queue, bookmark.reader, settled - 1, after)
 
-    def save_all(self) -> None:
-        """Store where all of them are."""
-        for bookmark in self._open:
-            self.save(bookmark)
-        waiting, self._waiting = self._waiting, {}
-        for (queue, reader), generation in waiting.items():
-            if not queue.deleted and reader in queue.reader_offsets:
+    def saving(self) -> Steps:
+        """Store where all of them are, one in each step."""
+        for bookmark in tuple(self._open):
+            if bookmark in self._open:
+                self.save(bookmark)
+                yield None
+        for of in tuple(self._waiting):
+            generation = self._waiting.pop(of, None)
+            queue, reader = of
+            if generation is not None and not queue.deleted and reader in queue.reader_offsets:
                 self._record(queue, reader, generation)
+                yield None
 
     def save_of(self, queue: QueueState) -> None:
-        """Store where the readers of one stream are; what waits for the disk, `save_all` tells."""
+        """Store where the readers of one stream are; what waits for the disk, `saving` tells."""
         for bookmark in self._by_queue.get(queue, ()):
             self.save(bookmark)
 

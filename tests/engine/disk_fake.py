@@ -13,6 +13,8 @@ from leporid.engine.log.reports import SegmentReport, SegmentUnreadable
 
 SECTOR_BYTES = 512
 Write = tuple[int, int, int, bytes]  # number, file size, offset, bytes
+Given = tuple[int, int, int, memoryview | bytes]  # the same, as the engine gives it
+GivenStream = tuple[int, list[Given] | None, list[int] | None]
 
 
 class Disk:
@@ -21,6 +23,7 @@ class Disk:
     def __init__(self, files: dict[int, bytes] | None = None) -> None:
         self.files = dict(files or {})
         self.job: tuple[int, list[Write], list[int]] | None = None
+        self.closed: tuple[int, list[Given], list[int]] | None = None
         self.streams: dict[int, dict[int, bytes]] = {}
         self.stream_work: list[tuple[int, list[Write], list[int] | None]] = []
 
@@ -39,6 +42,9 @@ class Disk:
     def write(self, writes: Sequence[Write]) -> None:
         write_into(self.files, writes)
 
+    def write_stream(self, stream: int, parts: Sequence[Write]) -> None:
+        write_into(self.streams.setdefault(stream, {}), parts)
+
     # ------------------------------------------------------------- the sync thread
 
     def begin(self, engine: Engine) -> bool:
@@ -47,7 +53,26 @@ class Disk:
         work = engine.begin_sync()
         if work is None:
             return False
-        generation, views, drops, streams = work
+        self.closed = work[:3]
+        self._take(work[3])
+        return True
+
+    def close(self, engine: Engine) -> bool:
+        """Close a generation, so that `collect` takes its work; False when there is none."""
+        assert self.job is self.closed is None
+        self.closed = engine.close_generation()
+        return self.closed is not None
+
+    def collect(self, engine: Engine) -> bool:
+        """Take some of it; returns whether all is taken."""
+        streams = engine.collected_streams()
+        if streams is not None:
+            self._take(streams)
+        return streams is not None
+
+    def _take(self, streams: list[GivenStream]) -> None:
+        assert self.closed is not None
+        (generation, views, drops), self.closed = self.closed, None
         self._streams_given = streams
         self.stream_work = [
             (stream, [(n, size, at, bytes(data)) for n, size, at, data in parts or ()], gone)
@@ -56,9 +81,8 @@ class Disk:
         writes = [(number, size, at, bytes(data)) for number, size, at, data in views]
         self.job = generation, writes, drops
         self._given = views
-        return True
 
-    def complete(self, engine: Engine) -> None:
+    def complete(self, engine: Engine, *, whole: bool = True) -> None:
         """Do the work that was taken, and say so."""
         assert self.job is not None
         generation, writes, drops = self.job
@@ -71,12 +95,11 @@ class Disk:
             if gone is None:
                 self.streams.pop(stream, None)
                 continue
-            files = self.streams.setdefault(stream, {})
-            write_into(files, parts)
+            self.write_stream(stream, parts)
             for number in gone:
-                del files[number]
+                del self.streams[stream][number]
         self.job = None
-        engine.end_sync(generation, self._given, self._streams_given)
+        engine.end_sync(generation, self._given, self._streams_given, whole=whole)
 
     def sync(self, engine: Engine) -> bool:
         if not self.begin(engine):

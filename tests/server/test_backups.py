@@ -33,7 +33,7 @@ class Node:
             self.files,
             self.definitions,
             self.run.logs,
-            synced=lambda: None,
+            wake=lambda: None,
             no_room=lambda full: None,
             failed=lambda error: None,
         )

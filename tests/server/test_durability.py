@@ -69,7 +69,7 @@ class Node:
             self.files,
             self.definitions,
             self.streams,
-            synced=lambda: self._note("synced"),
+            wake=lambda: self._note("synced"),
             no_room=lambda full: self._note("full" if full else "room"),
             failed=lambda error: self._note(error),
             **options,

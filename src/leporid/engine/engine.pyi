@@ -177,10 +177,25 @@ class Engine:
     def mark_clean(self) -> None:
         """Append the last facts of an orderly shutdown."""
 
+    @property
+    def noting_streams(self) -> bool:
+        """Whether messages of streams are on disk, and cannot be read yet."""
+
     def begin_sync(self) -> tuple[int, list[_Write], list[int], list[_StreamWork]] | None:
         """Close the generation: its number, writes, drops, streams; None when there is nothing."""
 
+    def close_generation(self) -> tuple[int, list[_Write], list[int]] | None:
+        """Close it without the streams, which `collected_streams` gives."""
+
+    def collected_streams(self, *, whole: bool = False) -> list[_StreamWork] | None:
+        """Streams of the generation that was closed; None: there was no time for all of them."""
+
     def end_sync(
-        self, generation: int, writes: list[_Write], streams: Sequence[_StreamWork] = ()
+        self,
+        generation: int,
+        writes: list[_Write],
+        streams: list[_StreamWork] | None = None,
+        *,
+        whole: bool = True,
     ) -> None:
         """The generation is on disk."""

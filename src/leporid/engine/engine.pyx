@@ -50,6 +50,7 @@ cdef enum:
     # itself. All of them together stay below the 10 ms that a turn may take.
     INPUT_NS = 1_500_000
     DELIVERIES_NS = 1_000_000       # half of it for those who waited for a shared limit
+    SYNC_NS = 1_000_000             # streams of one sync, before it or after it
     STAGE_NS = 500_000
 
 
@@ -251,6 +252,9 @@ cdef class Engine:
             run_timed(self.queues)
             self.clock.begin_slice(None)
             self.queues.serve()
+        if self.streams.written is not None:
+            self.clock.begin_stage(SYNC_NS)
+            self.streams.note_written(False)
         if self.streams.scanning:
             self.clock.begin_stage(STAGE_NS)
             scan(self.streams)
@@ -274,16 +278,25 @@ cdef class Engine:
 
     @property
     def busy(self):
-        """Whether `run` would find something to do."""
+        """Whether `run` would find something to do, or streams are still to be collected."""
+        if self.ended:
+            return False
         return bool(self.queues.ready_queues or self.queues.offers
                     or self.connections.resuming.count
                     or self.queues.dead_lettering.has_work()
                     or self.queues.timeouts_changed
                     or self.queues.due_queues or self.streams.scanning or self.searches.queues
+                    or self.streams.work is not None or self.streams.written is not None
                     or self.jobs.lines.count or self.queues.late or self.connections.timeouts.late
                     or is_relocating(self.logs) or is_leaving())
 
     # ------------------------------------------------------------- sync
+
+    @property
+    def noting_streams(self):
+        """Whether messages of streams are on disk, and there was no time yet to let them be read.
+        """
+        return self.streams.written is not None
 
     def mark_clean(self):
         """Append the last facts of an orderly shutdown; from now on `run` does nothing."""
@@ -302,17 +315,42 @@ cdef class Engine:
         means that the stream was deleted: all its files are deleted once the definitions on disk
         say so.
         """
+        closed = self.close_generation()
+        return None if closed is None else (*closed, self.collected_streams(whole=True))
+
+    def close_generation(self):
+        """Begin a sync whose streams are collected in steps: (generation, writes, drops), or None.
+
+        `collected_streams` gives the rest, in this turn or a later one.
+        """
         if self.logs.unsettled:
             flush_settles(self.logs, 0)
         if not (self.logs.dirty or self.logs.awaited or self.logs.dropped):
             return None
-        streams = self.streams.begin_sync()
-        return *self.logs.begin_sync(), streams
+        self.streams.note_written(True)
+        self.streams.begin_sync()
+        return self.logs.begin_sync()
 
-    def end_sync(self, uint64_t generation, writes, streams=()):
-        """The generation is on disk."""
+    def collected_streams(self, *, bint whole=False):
+        """The streams of the closed generation, as `begin_sync` gives them; None: there was no time
+        for all of them yet."""
+        self.clock.begin_stage(SYNC_NS)
+        streams = self.streams.collected(whole)
+        self.clock.begin_stage(INPUT_NS)
+        return streams
+
+    def end_sync(self, uint64_t generation, writes, streams=None, *, bint whole=True):
+        """The generation is on disk.
+
+        Unless that is to be `whole`, messages of streams for which there is no time may be read
+        some turns later.
+        """
         self.logs.end_sync(generation, writes)
-        self.streams.end_sync(streams)
+        if streams is not None:
+            self.streams.end_sync(streams)
+            self.clock.begin_stage(SYNC_NS)
+            self.streams.note_written(whole)
+            self.clock.begin_stage(INPUT_NS)
         self.queues.dead_lettering.end_sync(generation)
         self.connections.end_sync(generation)
         if self.clock.now_ms - self.logs.cleaned_ms >= CLEAN_EVERY_MS:

@@ -2,32 +2,43 @@
 
 Responsible for having at most one generation on its way to the disk. While it is, the next one
 collects everything that happens, so that one sync serves every publisher of the moment. It does
-not know sockets. Invariant: whatever the engine or the broker calls durable is in exactly one job.
+not know sockets. Invariants: whatever the engine or the broker calls durable is in exactly one job;
+no generation is closed before everything of the last one is noted.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from leporid.durable import Change
 from leporid.engine.engine import Engine
 from leporid.server.histograms import BYTES, SYNC_SECONDS, Histogram
 from leporid.storage.definitions import Definitions
-from leporid.storage.segments import SegmentFiles
-from leporid.storage.streams import StreamLogs
+from leporid.storage.segments import SegmentFiles, Write
+from leporid.storage.streams import StreamLogs, StreamWork
 from leporid.storage.syncer import Job, Rest, Syncer
 
 # Durable facts that nobody waits for reach the disk this much later at most.
 IDLE_SYNC_S: Final = 0.05
 
 
+class Closed(NamedTuple):
+    """What a `Job` has, but for streams."""
+
+    generation: int
+    changes: list[Change]
+    writes: list[Write]
+    drops: list[int]
+
+
 class Durability:
     """Collects durable changes and syncs them, generation by generation.
 
     Args:
-        synced: called on the loop after each generation; deliveries and confirms may be due.
+        wake: called on the loop when a turn should follow: after each generation, as deliveries
+            and confirms may be due, and when there was no time for all streams of one.
         no_room: called on the loop when the disk gets full (True) or has room again (False).
         failed: called on the loop when nothing can be written any more.
 
@@ -43,15 +54,18 @@ class Durability:
         definitions: Definitions,
         streams: StreamLogs,
         *,
-        synced: Callable[[], None],
+        wake: Callable[[], None],
         no_room: Callable[[bool], None],
         failed: Callable[[BaseException], None],
         sync: bool = True,
     ) -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
-        self._synced = synced
+        self._wake = wake
         self._changes: list[Change] = []
+        # A generation that is closed, and whose streams are not all collected; `_job` is without
+        # one then.
+        self._closed: Closed | None = None
         self._job: Job | None = None
         self._began = 0.0
         self.seconds = Histogram("From closing a generation to knowing it on disk", SYNC_SECONDS)
@@ -86,6 +100,11 @@ class Durability:
         """Start a sync if somebody waits for one, or soon if something should not wait long."""
         if self._job is not None or self._error is not None:
             return
+        if self._closed is not None:
+            self._submit(self._engine.collected_streams())
+            return
+        if self._engine.noting_streams:
+            return  # a turn follows, and asks again
         if self._engine.logs.awaited:
             self._begin()
         elif self._engine.logs.dirty and self._timer is None:
@@ -93,28 +112,37 @@ class Durability:
 
     def _tick(self) -> None:
         self._timer = None
-        if self._job is None:
+        if self._job is None and self._closed is None:
             self._begin()
 
     def _begin(self) -> None:
-        work = self._engine.begin_sync()
-        if work is None:
+        closed = self._engine.close_generation()
+        if closed is None:
             return
-        generation, writes, drops, streams = work
-        self._job = Job(generation, self._changes, writes, drops, streams)
+        generation, writes, drops = closed
+        self._closed = Closed(generation, self._changes, writes, drops)
         self._changes = []
         self._idle.clear()
         self._began = self._loop.time()
+        self._submit(self._engine.collected_streams())
+
+    def _submit(self, streams: list[StreamWork] | None) -> None:
+        """Have the closed generation written, if its streams are collected."""
+        if streams is None:
+            self._wake()
+            return
+        assert self._closed is not None
+        self._job, self._closed = Job(*self._closed, streams), None
         self._syncer.submit(self._job)
 
     def _finish(self, job: Job) -> None:
         self._job = None
         self.seconds.note(self._loop.time() - self._began)
         self.bytes.note(job.log_bytes)
-        self._engine.end_sync(job.generation, job.writes, job.streams)
+        self._engine.end_sync(job.generation, job.writes, job.streams, whole=False)
         self._idle.set()
         self._release()
-        self._synced()
+        self._wake()
         self.poll()
 
     async def rest(self, rest: Rest) -> int:
@@ -164,13 +192,17 @@ class Durability:
 
     @property
     def _owes(self) -> bool:
-        return self._job is not None or self._engine.logs.dirty or self._engine.logs.awaited
+        under_way = self._job is not None or self._closed is not None
+        return under_way or self._engine.logs.dirty or self._engine.logs.awaited
 
     async def drain(self) -> None:
         """Everything that is durable now is on disk when this returns, unless storage failed."""
         while self._error is None and self._owes:
-            if self._job is None:
+            if self._closed is not None:
+                self._submit(self._engine.collected_streams(whole=True))
+            elif self._job is None:
                 self._begin()
+                continue
             self._idle.clear()
             await self._idle.wait()
 

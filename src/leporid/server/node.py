@@ -267,7 +267,7 @@ class Node:
             self._files,
             self._definitions,
             self._streams,
-            synced=self._turns.wake,
+            wake=self._turns.wake,
             no_room=self._no_room,
             failed=self._fail,
             sync=config.durability == "synced",

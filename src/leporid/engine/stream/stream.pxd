@@ -42,7 +42,7 @@ cdef class Stream(Queue):
     cdef uint64_t closing               # `end` after the sync under way
     cdef uint64_t closing_ms
     cdef Cursor closing_place
-    cdef bint unsynced                  # is in streams.unsynced
+    cdef uint64_t touched               # the newest generation with changes of this stream
     cdef uint64_t max_bytes, max_age_ms
     cdef size_t segment_bytes_max
     cdef int touch(self) except -1
@@ -67,9 +67,13 @@ cdef class Streams:
     cdef readonly dict by_id
     cdef public str incarnation_prefix  # of this data directory; given by the server
     cdef public object map_segment      # (stream id, number) -> buffer of the file
-    cdef list unsynced                  # streams with changes for the next sync
-    cdef list syncing                   # streams of the sync under way
+    cdef list unsynced                  # streams with changes of the generation at hand
+    cdef list syncing                   # streams of the generation that was closed
+    cdef list work                      # of those, or None if all was given to the storage
+    cdef list written                   # of those: what is on disk; or None if that is noted
+    cdef Py_ssize_t noted               # streams of these for which it is noted
     cdef list dropped                   # ids of streams whose files may be deleted
+    cdef list dropping                  # of the generation that was closed
     cdef dict scanning                  # consumers that search, in order
     cdef Tally filtered                 # of all streams' readers' filters
     cdef uint64_t retained_ms
@@ -77,8 +81,10 @@ cdef class Streams:
     cdef readonly uint64_t skipped_messages     # that consumers missed by retention
     cdef Stream add(self, uint32_t queue_id, str name)
     cdef int retain(self) except -1
-    cdef list begin_sync(self)
-    cdef int end_sync(self, object streams) except -1
+    cdef int begin_sync(self) except -1
+    cdef list collected(self, bint whole)
+    cdef int end_sync(self, list streams) except -1
+    cdef int note_written(self, bint whole) except -1
 
 
 cdef inline uint64_t offset_of(const Record *record) noexcept nogil:

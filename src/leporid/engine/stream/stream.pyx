@@ -11,6 +11,7 @@ its bytes; no consumer's position is before the first message.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from leporid.engine.bounds.clock cimport spend
 from leporid.engine.log.log cimport (
     FLAG_PRODUCED, KIND_PUBLISH, KIND_SYNCED, SEGMENT_HEADER_BYTES, Log, Segment, begin_message,
     finish_message, name_producer, segment_number,
@@ -30,6 +31,7 @@ cdef enum:
     SEGMENT_BYTES_FIRST = 1024 * 1024
     SEGMENT_BYTES_MAX = 16 * 1024 * 1024
     RETAIN_EVERY_MS = 1000
+    UNITS_A_SYNC = 8                # of work: a stream's part of one, before or after the disk
     HOLD_PERCENT_MAX = 1000
 
 
@@ -188,8 +190,8 @@ cdef class Stream(Queue):
 
     cdef int touch(self) except -1:
         """This stream has changes for the next sync."""
-        if not self.unsynced:
-            self.unsynced = True
+        if self.touched != self.logs.generation:
+            self.touched = self.logs.generation
             self.streams.unsynced.append(self)
         self.logs.dirty = True
         return 0
@@ -278,7 +280,6 @@ cdef class Stream(Queue):
 
     cdef tuple begin_sync(self):
         """The storage's work for this stream: (id, writes, drops)."""
-        self.unsynced = False
         self.closing, self.closing_ms = self.next_seq, self.newest_ms
         self.locate(self.closing, &self.closing_place)
         if self.log.active is not None and self.log.active.used > self.log.active.written:
@@ -483,6 +484,7 @@ cdef class Streams:
         self.unsynced = []
         self.syncing = []
         self.dropped = []
+        self.dropping = []
         self.scanning = {}
 
     def __repr__(self):
@@ -517,23 +519,49 @@ cdef class Streams:
             stream.retain()
         return 0
 
-    cdef list begin_sync(self):
-        """The storage's work: (stream id, writes, drops); None for both: delete all its files."""
+    cdef int begin_sync(self) except -1:
+        """The generation is closed: what it changed is collected from now on.
+
+        What comes meanwhile is of the next one. It may be among the writes, too, which does no
+        harm: it is on disk before somebody is told so.
+        """
+        self.syncing, self.unsynced = self.unsynced, []
+        self.dropping, self.dropped = self.dropped, []
+        self.work = []
+        return 0
+
+    cdef list collected(self, bint whole):
+        """The storage's work: (stream id, writes, drops); None for both: delete all its files.
+
+        None: it is not collected yet. Unless it is to be `whole`, so much is done as the slice has
+        time for.
+        """
         cdef Stream stream
-        unsynced, self.unsynced = self.unsynced, []
-        self.syncing = [stream for stream in unsynced if not (<Stream> stream).retired]
-        work = [(<Stream> stream).begin_sync() for stream in self.syncing]
-        work += [(number, None, None) for number in self.dropped]
-        self.dropped = []
+        cdef list work = self.work
+        while len(work) < len(self.syncing):
+            if not whole and work and spend(self.queues.clock, UNITS_A_SYNC):
+                return None
+            stream = <Stream> self.syncing[len(work)]
+            work.append((stream.id, [], []) if stream.retired else stream.begin_sync())
+        work += [(number, None, None) for number in self.dropping]
+        self.work, self.dropping = None, []
         return work
 
-    cdef int end_sync(self, object streams) except -1:
-        """The writes are on disk."""
-        cdef Stream stream
-        written = {number: parts for number, parts, _ in streams}
-        syncing, self.syncing = self.syncing, []
-        for stream in syncing:
-            stream.end_sync(written[stream.id])
+    cdef int end_sync(self, list streams) except -1:
+        """The writes are on disk: `note_written` has yet to note that."""
+        self.written, self.noted = streams, 0
+        return 0
+
+    cdef int note_written(self, bint whole) except -1:
+        """Let what is on disk be read: all of it, or what the slice has time for."""
+        if self.written is None:
+            return 0
+        while self.noted < len(self.syncing):
+            (<Stream> self.syncing[self.noted]).end_sync(self.written[self.noted][1])
+            self.noted += 1
+            if not whole and spend(self.queues.clock, UNITS_A_SYNC):
+                return 0
+        self.syncing, self.written = [], None
         return 0
 
 

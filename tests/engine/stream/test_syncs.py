@@ -1,0 +1,68 @@
+"""A sync of very many streams is no long piece of work, before the disk or after it."""
+
+from __future__ import annotations
+
+from tests.engine.disk_fake import Disk
+from tests.engine.frames import PERSISTENT, publish
+from tests.engine.session_fake import Peer, make_engine
+from tests.engine.slices import SOME, cut_often
+
+COUNT = 2000
+
+
+def test_streams_of_a_sync_are_collected_and_noted_in_steps():
+    engine, disk = make_engine(), Disk()
+    disk.attach(engine)
+    streams = {f"s{at}": engine.stream(at + 1, f"s{at}") for at in range(COUNT)}
+    peer = Peer(engine, dict(streams))
+    peer.feed(*(publish(1, name, b"m", raw=PERSISTENT) for name in streams))
+    cut_often(engine)
+    assert disk.close(engine)
+    steps = 1
+    while not disk.collect(engine):
+        assert engine.busy
+        steps += 1
+    assert steps >= COUNT // SOME
+    assert sum(stream.end for stream in streams.values()) == 0
+    disk.complete(engine, whole=False)
+    readable = [0]
+    while engine.noting_streams:
+        engine.run()
+        readable.append(sum(stream.end for stream in streams.values()))
+    assert readable[-1] == COUNT
+    assert len(readable) > COUNT // SOME
+    assert not disk.begin(engine)
+
+
+def test_the_next_generation_is_closed_when_the_last_one_is_noted():
+    engine, disk = make_engine(), Disk()
+    disk.attach(engine)
+    streams = {f"s{at}": engine.stream(at + 1, f"s{at}") for at in range(COUNT)}
+    peer = Peer(engine, dict(streams))
+    peer.feed(*(publish(1, name, b"m", raw=PERSISTENT) for name in streams))
+    cut_often(engine)
+    disk.begin(engine)
+    disk.complete(engine, whole=False)
+    peer.feed(publish(1, "s0", b"n", raw=PERSISTENT))
+    disk.sync(engine)
+    assert [stream.end for stream in streams.values()] == [2] + [1] * (COUNT - 1)
+
+
+def test_a_stream_that_is_deleted_meanwhile_is_left_out():
+    engine, disk = make_engine(), Disk()
+    disk.attach(engine)
+    streams = {f"s{at}": engine.stream(at + 1, f"s{at}") for at in range(COUNT)}
+    peer = Peer(engine, dict(streams))
+    peer.feed(*(publish(1, name, b"m", raw=PERSISTENT) for name in streams))
+    cut_often(engine)
+    disk.close(engine)
+    assert not disk.collect(engine)
+    last = streams.popitem()[1]
+    last.retire()
+    while not disk.collect(engine):
+        pass
+    disk.complete(engine)
+    assert COUNT not in disk.streams or not disk.streams[COUNT]
+    disk.sync(engine)
+    assert set(disk.streams) == set(range(1, COUNT))
+    assert last.end == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pika
@@ -187,3 +188,36 @@ def test_dead_letters_are_sorted_and_filtered_by_the_address(tab: Tab):
     tab.page.wait_for_url(re.compile("deaths-sort=queue"))
     tab.page.get_by_role("combobox", name="Reason").first.select_option(label="Reason: expired")
     expect(tab.page.locator("main")).to_contain_text("Nothing matches.")
+
+
+CHARTED: Sequence[tuple[tuple[str, ...], dict[str, str]]] = (
+    ((), {}),
+    (("exchanges", "/", "departures"), {}),
+    (("queues", "/", "orders"), {}),
+    (("vhosts", "shop"), {}),
+    (("streams", "/", "flights"), {"show": "rates"}),
+    (("streams", "/", "flights"), {"show": "readers"}),
+    (("dead-letters",), {"vhost": "/"}),
+    (("dead-letters",), {"vhost": "/", "chart": "orders"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("place", "query"),
+    CHARTED,
+    ids=["-".join([*place, *query.values()]).replace("/", "root") for place, query in CHARTED],
+)
+def test_the_range_of_charts_stands_in_the_address(
+    tab: Tab, place: tuple[str, ...], query: dict[str, str]
+):
+    tab.open(*place, **query)
+    ranges = tab.page.locator("main figure.chart .switch")
+    ranges.first.get_by_role("button", name="Hour").click()
+    tab.page.wait_for_url(re.compile("range=hour"))
+    tab.page.reload()
+    expect(ranges.first).to_be_visible()
+    chosen = ranges.locator("[aria-pressed=true]")
+    expect(chosen.first).to_have_text("Hour")
+    assert set(chosen.all_inner_texts()) == {"Hour"}
+    ranges.first.get_by_role("button", name="Minute").click()
+    tab.page.wait_for_url(lambda url: "range=" not in url)

@@ -82,6 +82,36 @@ def test_who_may_less_sees_why(stranger: Tab):
     expect(stranger.dialog).to_have_count(0)
 
 
+def test_a_range_that_a_user_may_not_see_says_why(stranger: Tab):
+    page = stranger.page
+    refused: list[str] = []
+    page.on(
+        "response",
+        lambda answer: (
+            refused.append(answer.url)
+            if answer.status >= 400 and "/api/samples" in answer.url
+            else None
+        ),
+    )
+    page.goto("/#/?range=hour")
+    log_in(HANDS[0](stranger), "carl", "secret-carl")
+    ranges = page.get_by_role("group", name="Range of Backlog")
+    expect(ranges.get_by_role("button", name="Minute")).to_have_attribute("aria-pressed", "true")
+    hour = ranges.get_by_role("button", name="Hour")
+    expect(hour).to_have_attribute("aria-disabled", "true")
+    expect(hour).to_have_attribute("title", re.compile('the tag "monitoring".*longer ranges'))
+    # The pages that the reason names have them.
+    stranger.go("queues", "/", "late")
+    page.get_by_role("group", name="Range of Messages").get_by_role("button", name="Hour").click()
+    page.wait_for_url(re.compile("range=hour"))
+    stranger.go("dead-letters", vhost="/")
+    expect(page.locator("main")).to_contain_text('users with the tag "monitoring"')
+    expect(page.get_by_role("figure", name="Died in the whole broker")).to_have_count(0)
+    stranger.button("Chart of orders").click()
+    expect(page.get_by_role("figure", name="Died in orders")).to_be_visible()
+    assert refused == []
+
+
 def test_what_permissions_exclude_is_disabled_and_says_why(stranger: Tab, api: Api):
     page = stranger.page
     page.goto("/#/queues/%2F/letters")

@@ -7,6 +7,7 @@ import { get, url } from "./api.js";
 import { useData } from "./data.js";
 import { useEffect, useMemo, useState } from "./html.js";
 import { MINUTE_S, join, valuesOf } from "./series.js";
+import { may, useUser } from "./session.js";
 
 // The broker's limit of `watch`.
 const WATCHED_MAX = 16;
@@ -181,7 +182,9 @@ export function ofObject(sample, kind, vhost, name) {
 export function useSeries(of, range) {
   const whole = of.kind === "overview";
   const parts = partsOf(of.kind, of.vhost, of.name);
-  const path = whole ? ["samples"] : ["samples", ...parts];
+  // Who does not monitor has no history of the whole broker, and begins with the first sample.
+  const monitors = may(useUser(), "monitoring");
+  const path = whole ? (monitors ? ["samples"] : null) : ["samples", ...parts];
   const { data, error, loading } = useData(path, { range }, { every: EVERY_MS[range] });
   const sample = useLive(whole ? [] : [parts]);
   const [tail, setTail] = useState([]);

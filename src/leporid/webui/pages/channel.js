@@ -55,7 +55,7 @@ export default function Channel({ parts, query }) {
         { name: "Acknowledged", value: rate(rates.ack ?? statRate(found, "ack")) },
       ]}
     />
-    <${HistoryCharts} of=${{ kind: "channel", name }} query=${query} charts=${CHARTS} />
+    <${HistoryCharts} of=${{ kind: "channel", name }} charts=${CHARTS} />
     <div class="aside"><section class="box">
       <h2>Facts</h2>
       <${Key}

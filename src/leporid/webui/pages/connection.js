@@ -147,7 +147,7 @@ export default function Connection({ parts, query }) {
         { name: "Waits to be sent", value: bytes(live?.send_pend ?? found.send_pend) },
       ]}
     />
-    <${HistoryCharts} of=${{ kind: "connection", name }} query=${query} charts=${CHARTS} />
+    <${HistoryCharts} of=${{ kind: "connection", name }} charts=${CHARTS} />
     <div class="columns">
       <section class="box"><h2>Facts</h2><${Facts} found=${found} /></section>
       <section class="box"><h2>What the client says of itself</h2>

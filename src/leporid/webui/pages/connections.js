@@ -3,14 +3,12 @@
 import { byteRate, moment } from "../core/format.js";
 import { html } from "../core/html.js";
 import { linesOf } from "../core/list_query.js";
-import { useLive } from "../core/live.js";
 import { href } from "../core/route.js";
 import { useVhost } from "../core/vhost.js";
 import { countColumn, vhostColumn } from "../parts/cells.js";
 import { ConnectionState } from "../parts/connection_state.js";
 import { Empty } from "../parts/empty.js";
 import { List } from "../parts/list.js";
-import { Notice } from "../parts/notice.js";
 import { Page } from "../parts/page.js";
 
 const FIELDS = [
@@ -94,16 +92,12 @@ const FILTERS = [
 
 export default function Connections({ query }) {
   const vhost = useVhost();
-  const alarms = useLive()?.overview?.alarms ?? [];
   const path = vhost === null ? ["connections"] : ["vhosts", vhost, "connections"];
   const list = { path, query: { columns: FIELDS }, filters: FILTERS };
   return html`<${Page}
     title="Connections"
     ...${linesOf("connections", list, query, vhost)}
   >
-    ${alarms.length > 0 &&
-    html`<${Notice} kind="warn">An alarm is on (${alarms.join(", ")}): connections
-      that publish are blocked until it ends. ${" "}<a href=${href([])}>Overview</a><//>`}
     <${List}
       ...${list}
       columns=${columnsOf(vhost)}

@@ -37,7 +37,7 @@ function Overview({ vhost, name, query }) {
       <h2>Where messages go</h2>
       <${Lazy} load=${topology} props=${{ vhost, exchange: name }} />
     </section>
-    <${HistoryCharts} of=${{ kind: "exchange", vhost, name }} query=${query} charts=${CHARTS} />
+    <${HistoryCharts} of=${{ kind: "exchange", vhost, name }} charts=${CHARTS} />
   </div>`;
 }
 

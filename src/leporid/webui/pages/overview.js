@@ -4,8 +4,9 @@ import { useData } from "../core/data.js";
 import { bytes, count, duration, rate } from "../core/format.js";
 import { html } from "../core/html.js";
 import { useLive, useSeries } from "../core/live.js";
-import { href, setQuery } from "../core/route.js";
-import { may, useUser } from "../core/session.js";
+import { useRange } from "../core/range.js";
+import { href } from "../core/route.js";
+import { may, reasonNot, useUser } from "../core/session.js";
 import { Attention } from "../parts/attention.js";
 import { Chart } from "../parts/chart.js";
 import { Figures } from "../parts/figures.js";
@@ -41,10 +42,12 @@ function Numbers({ live, overview, monitors }) {
   />`;
 }
 
-function Charts({ query, monitors }) {
+function Charts({ user, monitors }) {
   // The history is for who monitors; to others each sample says what is in their virtual hosts.
-  const range = monitors && ["hour", "day"].includes(query.range) ? query.range : "minute";
-  const pick = (found) => setQuery({ range: found === "minute" ? null : found }, { replace: true });
+  const [chosen, pick] = useRange();
+  const range = monitors ? chosen : "minute";
+  const why = monitors ? "" : `${reasonNot(user, "monitoring")} The pages of your queues and ` +
+    "virtual hosts have longer ranges.";
   const { times, series } = useSeries({ kind: "overview" }, range);
   const line = (name, label, unit) => ({
     name,
@@ -52,8 +55,8 @@ function Charts({ query, monitors }) {
     unit,
     values: series[name] ?? times.map(() => null),
   });
-  const common = { times, range, onRange: pick };
-  const backlog = html`<${Chart} ...${monitors ? common : { times }} title="Backlog" height=${220}
+  const common = { times, range, onRange: pick, why };
+  const backlog = html`<${Chart} ...${common} title="Backlog" height=${220}
     series=${[
       line("messages_ready", "Ready", "count"),
       line("messages_unacknowledged", "Unacked", "count"),
@@ -175,7 +178,7 @@ export default function Overview({ query }) {
       <${Attention} live=${live} node=${node} monitors=${monitors} />
     </section>
     <${Numbers} live=${live} overview=${overview} monitors=${monitors} />
-    <${Charts} query=${query} monitors=${monitors} />
+    <${Charts} user=${user} monitors=${monitors} />
     <div class="columns">
       ${monitors && html`<${Resources} node=${node} live=${live} />`}
       ${overview && html`<${Node} node=${node} overview=${overview} />`}

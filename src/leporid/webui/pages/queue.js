@@ -47,7 +47,7 @@ const CHARTS = [
 /** Charts and facts. */
 function Overview({ queue, vhost, name, query }) {
   return html`<div class="stack">
-    <${HistoryCharts} of=${{ kind: "queue", vhost, name }} query=${query} charts=${CHARTS} />
+    <${HistoryCharts} of=${{ kind: "queue", vhost, name }} charts=${CHARTS} />
     <div class="aside">
       <section class="box">
         <h2>Facts</h2>

@@ -103,7 +103,7 @@ export default function Stream({ parts, query }) {
         onPick=${(id) => setQuery({ show: id === "messages" ? null : id })} />
       ${shows === "messages" && html`<${StreamMessages} ...${own} query=${query} />`}
       ${shows === "readers" && html`<${StreamReaders} ...${own} query=${query} />`}
-      ${shows === "rates" && html`<${StreamChart} ...${own} query=${query} />`}
+      ${shows === "rates" && html`<${StreamChart} ...${own} />`}
       ${shows === "copy" && html`<${StreamCopy} ...${own} query=${query} />`}
       ${shows === "consumers" && html`<${QueueConsumers} vhost=${vhost} queue=${place} />`}
       ${shows === "bindings" && html`<${QueueBindings} vhost=${vhost} name=${place} />`}

@@ -67,7 +67,7 @@ export default function Vhost({ parts, query }) {
     ${outcome.shown} ${error && html`<${Missing} error=${error} name=${name} />`}
     ${data &&
     html`<${Numbers} vhost=${data} />
-      <${HistoryCharts} of=${{ kind: "vhost", name }} query=${query} charts=${CHARTS} />
+      <${HistoryCharts} of=${{ kind: "vhost", name }} charts=${CHARTS} />
       <div class="columns"><${Facts} vhost=${data} />
       <${Limits} path=${["vhost-limits", name]} limits=${LIMITS} why=${why}
         values=${limits.data?.[0]?.value} onDone=${done} /></div>

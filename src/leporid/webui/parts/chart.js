@@ -6,6 +6,7 @@
 import * as format from "../core/format.js";
 import { html, useEffect, useRef, useState } from "../core/html.js";
 import { onThemeChange } from "../core/theme.js";
+import { Button } from "./button.js";
 
 const RANGES = [
   { id: "minute", title: "Minute" },
@@ -168,9 +169,10 @@ function Plot({ times, series, height, onCursor }) {
  *   axis has the unit of the first. "octets" is a rate.
  * @param {"minute"|"hour"|"day"} [props.range] which is shown as chosen.
  * @param {function(string)} [props.onRange] without it there is no choice of ranges.
+ * @param {string} [props.why] why only the range that is chosen can be shown.
  * @param {number} [props.height] in pixels.
  */
-export function Chart({ title, times, series, range, onRange, height = 180 }) {
+export function Chart({ title, times, series, range, onRange, why = "", height = 180 }) {
   const [asTable, setAsTable] = useState(false);
   const [hidden, setHidden] = useState([]);
   const [cursor, setCursor] = useState(null);
@@ -196,9 +198,9 @@ export function Chart({ title, times, series, range, onRange, height = 180 }) {
         html`<span class="switch" role="group" aria-label=${`Range of ${title}`}>
           ${RANGES.map(
             (each) =>
-              html`<button key=${each.id} type="button"
+              html`<${Button} key=${each.id} why=${each.id === range ? "" : why}
                 aria-pressed=${each.id === range ? "true" : "false"}
-                onClick=${() => onRange(each.id)}>${each.title}</button>`,
+                onClick=${() => onRange(each.id)}>${each.title}<//>`,
           )}
         </span>`}
         <button type="button" class="button quiet" aria-pressed=${asTable ? "true" : "false"}

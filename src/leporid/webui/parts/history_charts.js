@@ -1,23 +1,21 @@
-/* Charts of the samples of one object; the range that they show stands in the address.
+/* Charts of the samples of one object.
 
-   Must not know which object it is. Invariant: all of them show the same range. */
+   Must not know which object it is. */
 
 import { html } from "../core/html.js";
 import { useSeries } from "../core/live.js";
-import { setQuery } from "../core/route.js";
+import { useRange } from "../core/range.js";
 import { Chart } from "./chart.js";
 import { Notice } from "./notice.js";
 
 /**
  * @param {object} props
  * @param {{kind: string, vhost?: string, name?: string}} props.of as for useSeries.
- * @param {object} props.query of the address.
  * @param {{title: string, height?: number, unit: string, lines: string[][]}[]} props.charts
  *   `lines`: the name of a series, and its label.
  */
-export function HistoryCharts({ of, query, charts }) {
-  const range = ["hour", "day"].includes(query.range) ? query.range : "minute";
-  const pick = (found) => setQuery({ range: found === "minute" ? null : found }, { replace: true });
+export function HistoryCharts({ of, charts }) {
+  const [range, pick] = useRange();
   const { times, series, error } = useSeries(of, range);
   const refusal = error && !times.length && error.status !== 404 ? error : null;
   if (refusal) {

@@ -11,6 +11,7 @@ import { logout, may, useFreshRights } from "../core/session.js";
 import { setTheme, theme } from "../core/theme.js";
 import { chooseVhost, useVhost } from "../core/vhost.js";
 import { useVisible } from "../core/visible.js";
+import { Alarms } from "./alarms.js";
 import { Notice } from "./notice.js";
 import { Search } from "./search.js";
 
@@ -54,7 +55,7 @@ function Lost() {
   const sinceMs = useLost();
   return (
     sinceMs !== null &&
-    html`<div class="lost"><${Notice} kind="warn">The broker has not answered since
+    html`<div class="banner lost"><${Notice} kind="warn">The broker has not answered since
       ${" "}${moment(sinceMs)}. What is shown may be older.<//></div>`
   );
 }
@@ -187,6 +188,7 @@ export function Shell({ groups, user, children }) {
     <div class=${open ? "frame nav-open" : "frame"}>
       <${Navigation} groups=${groups} user=${user} current=${parts[0]}
         onGo=${() => setOpen(false)} />
-      <main id="main" tabindex="-1"><${Lost} />${children}</main>
+      <main id="main" tabindex="-1"><${Lost} /><${Alarms} isOverview=${parts.length === 0} />
+        ${children}</main>
     </div>`;
 }

@@ -1,8 +1,8 @@
 /* The rates of one partition of a stream, as the broker samples them. */
 
 import { html } from "../core/html.js";
-import { setQuery } from "../core/route.js";
 import { useSeries } from "../core/live.js";
+import { useRange } from "../core/range.js";
 import { Chart } from "./chart.js";
 import { Notice } from "./notice.js";
 
@@ -12,9 +12,9 @@ const RATES = [
   ["ack", "Acknowledged"],
 ];
 
-/** @param {{vhost: string, info: object, partition: number, query: object}} props */
-export function StreamChart({ vhost, info, partition, query }) {
-  const range = ["minute", "hour", "day"].includes(query.range) ? query.range : "minute";
+/** @param {{vhost: string, info: object, partition: number}} props */
+export function StreamChart({ vhost, info, partition }) {
+  const [range, pick] = useRange();
   const name = info.partitions[partition].queue;
   const { times, series, error } = useSeries({ kind: "stream", vhost, name }, range);
   const lines = RATES.map(([key, label]) => ({
@@ -23,5 +23,5 @@ export function StreamChart({ vhost, info, partition, query }) {
   return html`
     ${error && !times.length && html`<${Notice} kind="warn">${error.message}<//>`}
     <${Chart} title="Messages a second" times=${times} series=${lines} range=${range}
-      onRange=${(id) => setQuery({ range: id === "minute" ? null : id }, { replace: true })} />`;
+      onRange=${pick} />`;
 }

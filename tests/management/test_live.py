@@ -78,7 +78,7 @@ async def test_what_is_watched(world: World, client: httpx.AsyncClient):
     world.fill(orders, 4)
     odd = 'a:b"<%2F>'
     fill(world, queue_of(world, odd), 2)
-    watched = ["queue:%2F:a%3Ab%22%3C%252F%3E", "stream:/:orders", "exchange:%2F:amq.topic"]
+    watched = ["queue:%2F:a%3Ab%22%3C%252F%3E", "stream:/:orders", "exchange:%2F:amq.default"]
     async with listening(client, params={"watch": [*watched, "queue:/:none"]}) as events:
         objects = (await events.next())["objects"]
         assert list(objects) == [*watched, "queue:/:none"]

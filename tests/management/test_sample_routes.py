@@ -101,6 +101,19 @@ async def test_an_exchange(client: httpx.AsyncClient):
     assert shown["values"] == {"publish_in": [0], "publish_out": [0]}
 
 
+async def test_the_default_exchange(world: World, client: httpx.AsyncClient):
+    clock = Clock(world)
+    queue_of(world, "jobs")
+    path = "/api/samples/exchange/%2F/amq.default"
+    assert (await client.get(path)).json()["values"] == {"publish_in": [0], "publish_out": [0]}
+    peer = connected(world, 7)
+    peer.connection_engine.feed(publish(1, "jobs", b"x"))
+    world.engine.run()
+    clock.pass_s(world, 1)
+    shown = (await client.get(path)).json()
+    assert shown["values"] == {"publish_in": [0, 1], "publish_out": [0, 1]}
+
+
 async def test_a_connection_a_channel_and_a_virtual_host(world: World, client: httpx.AsyncClient):
     clock = Clock(world)
     fill(world, queue_of(world, "jobs"), 4)

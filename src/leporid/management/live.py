@@ -20,6 +20,8 @@ from starlette.responses import Response
 
 from leporid.amqp.errors import AccessRefused
 from leporid.broker.access import tags
+from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME
+from leporid.broker.exchange.topology import DEFAULT_EXCHANGE
 from leporid.management.admission import taken
 from leporid.management.answers import disconnected
 from leporid.management.authorization import manager, not_authorised, not_found
@@ -197,7 +199,9 @@ def find(around: Surroundings, key: Key, held: Any = None) -> Any:
     if vhost is None:
         return None
     if key.kind == "exchange":
-        return vhost.find_exchange(key.name)
+        # The default exchange has no name, and this one wherever people see it.
+        is_default = key.name == DEFAULT_EXCHANGE_NAME
+        return vhost.find_exchange(DEFAULT_EXCHANGE if is_default else key.name)
     queue = vhost.find_queue(key.name)
     return None if key.kind == "stream" and queue is not None and queue.stream is None else queue
 

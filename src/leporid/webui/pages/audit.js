@@ -81,6 +81,7 @@ export default function Audit({ query }) {
     <${List} ...${list} columns=${COLUMNS}
       caption="Audit" search="Filter by path" rowKey=${(row) => row.id}
       empty=${html`<${Empty} title="Nothing yet">
-        Nobody has changed anything${vhost !== null && " there"} since the broker started.<//>`} />
+        Nobody has changed anything${vhost !== null && " there"} since the broker started. What is
+        changed on these pages, by <code>leporid</code> or over HTTP stands here.<//>`} />
   <//>`;
 }

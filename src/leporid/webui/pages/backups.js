@@ -52,7 +52,8 @@ export default function Backups() {
     ${data &&
     html`<${Grid} rows=${data} columns=${COLUMNS} caption="Backups" prefix=""
       rowKey=${(row) => row.name}
-      empty=${html`<${Empty} title="No backups yet">They stand where the setting
+      empty=${html`<${Empty} title="No backups yet">Make one above, or with
+        ${" "}<code>leporid backup NAME</code>. They stand where the setting
         ${" "}<code>backup_dir</code> says.<//>`} />`}
   <//>`;
 }

@@ -2,6 +2,7 @@
 
 import { html } from "../core/html.js";
 import { linesOf } from "../core/list_query.js";
+import { href } from "../core/route.js";
 import { useVhost } from "../core/vhost.js";
 import { channelColumns } from "../parts/channel_columns.js";
 import { Empty } from "../parts/empty.js";
@@ -42,7 +43,8 @@ export default function Channels({ query }) {
       rowKey=${(row) => row.name}
       caption="Channels"
       empty=${html`<${Empty} title="No channels">
-        Clients open channels on their connections, to publish and to consume.
+        Clients open channels on their connections, to publish and to consume. The addresses that
+        they connect to are on the <a href=${href([])}>overview</a>.
       <//>`}
     />
   <//>`;

@@ -157,7 +157,8 @@ export default function Connection({ parts, query }) {
       <h2>Channels</h2>
       <${List} path=${[...path, "channels"]} filterable=${false} caption="Channels"
         columns=${channelColumns({ ofConnection: true })} rowKey=${(row) => row.name}
-        empty=${html`<${Empty} title="No channels">The client has not opened one yet.<//>`} />
+        empty=${html`<${Empty} title="No channels">The client has opened none yet.
+          Clients do so to publish and to consume.<//>`} />
     </section>
   <//>`;
 }

@@ -31,7 +31,7 @@ const CHARTS = [
   { title: "Rates", unit: "rate", lines: [["publish_in", "In"], ["publish_out", "Out"]] },
 ];
 
-function Overview({ vhost, name, query }) {
+function Overview({ vhost, name }) {
   return html`<div class="stack">
     <section class="box">
       <h2>Where messages go</h2>
@@ -63,7 +63,10 @@ function Bindings({ path, vhost, name }) {
       <${BindingList} ...${outOf(path)} shows="destination"
         version=${version} onChange=${changed} caption="Bindings from this exchange"
         empty=${html`<${Empty} title="No bindings">
-          Messages that come here go nowhere until a queue is bound.<//>`} />
+          Messages that come here go nowhere until a queue is bound.
+          ${name === "amq.default"
+            ? html` Declare a <a href=${href(["queues"])}>queue</a>: its name is bound here.`
+            : " Bind one below."}<//>`} />
     </section>
     ${name !== "amq.default" &&
     html`<section class="box">
@@ -75,21 +78,24 @@ function Bindings({ path, vhost, name }) {
         <${BindingList} ...${into(path)} shows="source"
           version=${version} onChange=${changed} caption="Bindings to this exchange"
           empty=${html`<${Empty} title="No exchange is bound to this one">
-            Publishers send to it directly. Bind it on the page of another exchange.<//>`} />
+            Publishers send to it directly. Bind it on the page of
+            ${" "}<a href=${href(["exchanges"])}>another exchange</a>.<//>`} />
       </section>`}
   </div>`;
 }
 
+/** Whether the broker declares it, and does not let it be deleted. */
+const isPredeclared = (name) => name.startsWith("amq.");
+
 function Delete({ path, name }) {
   const [asked, setAsked] = useState(false);
   const mayNot = useReasonNotTo("configure", path[1], name);
-  const predeclared = name.startsWith("amq.");
   const destroy = async () => {
     await remove(path);
     go(["exchanges"]);
   };
   return html`<${Button} kind="danger" onClick=${() => setAsked(true)}
-      why=${predeclared ? "The exchanges amq.… belong to the broker." : mayNot}>Delete<//>
+      why=${isPredeclared(name) ? "The exchanges amq.… belong to the broker." : mayNot}>Delete<//>
     <${Confirm} open=${asked} title="Delete this exchange" yes="Delete" danger=${true} typed=${name}
       what="The exchange and its bindings will be gone. Who publishes to it then is refused."
       onYes=${destroy} onClose=${() => setAsked(false)} />`;
@@ -127,10 +133,12 @@ export default function Exchange({ parts, query }) {
   };
   const show = panels[tab];
   const place = `${quoted(name)} --vhost ${quoted(vhost)}`;
+  const keeps = isPredeclared(name);
   const lines = {
     overview: () => ({
-      cli: [`leporid exchanges show ${place}`, `leporid exchanges delete ${place}`],
-      http: [{ path }, { method: "DELETE", path }],
+      cli: [`leporid exchanges show ${place}`, !keeps && `leporid exchanges delete ${place}`]
+        .filter(Boolean),
+      http: [{ path }, !keeps && { method: "DELETE", path }].filter(Boolean),
     }),
     bindings: () => linesOfBindings(path, vhost, name, query),
     settings: () => ({ cli: `leporid exchanges show ${place}`, http: { path } }),
@@ -154,7 +162,7 @@ export default function Exchange({ parts, query }) {
     <${Tabs} tabs=${tabs} current=${show ? tab : "overview"}
       onPick=${(id) => setQuery({ tab: id === "overview" ? null : id }, { replace: true })} />
     <div role="tabpanel" aria-label=${tab}>
-      ${show ? show() : html`<${Overview} vhost=${vhost} name=${name} query=${query} />`}
+      ${show ? show() : html`<${Overview} vhost=${vhost} name=${name} />`}
     </div>
   <//>`;
 }

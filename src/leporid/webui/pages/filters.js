@@ -4,7 +4,7 @@
 import { html, useEffect, useRef, useState } from "../core/html.js";
 import { useData } from "../core/data.js";
 import { cat, list } from "../core/commands.js";
-import { setQuery } from "../core/route.js";
+import { href, setQuery } from "../core/route.js";
 import { Page } from "../parts/page.js";
 import { Button } from "../parts/button.js";
 import { Empty } from "../parts/empty.js";
@@ -82,7 +82,8 @@ function InFilters({ vhost, query }) {
         ${name ? html`Each message shows whether it matches, and why. For example
           ${" "}${EXAMPLES.map((one) => html`<button type="button" class="chip" key=${one}
             onClick=${() => setFilter(one)}><code>${one}</code></button> `)}`
-          : "Nothing is taken out of it: the newest messages are looked at where they are."}<//>`}
+          : html`Nothing is taken out of it: the newest messages are looked at where they are.
+            ${" "}If there is none yet, declare a <a href=${href(["queues"])}>queue</a>.`}<//>`}
       <${FilterBind} open=${binding} onClose=${() => setBinding(false)} vhost=${vhost}
         queue=${kind === "queue" ? name : ""} test=${{ ...test, dialect }} />
     <//>`;

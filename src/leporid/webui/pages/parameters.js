@@ -6,7 +6,7 @@
 import { put, remove } from "../core/api.js";
 import { html, useState } from "../core/html.js";
 import { linesOf } from "../core/list_query.js";
-import { setQuery } from "../core/route.js";
+import { href, setQuery } from "../core/route.js";
 import { reasonNot, useUser } from "../core/session.js";
 import { useVhost } from "../core/vhost.js";
 import { Button } from "../parts/button.js";
@@ -54,7 +54,8 @@ export default function Parameters({ query }) {
       rowKey=${(row) => JSON.stringify([row.component, row.vhost, row.name])}
       empty=${html`<${Empty} title="No parameters">${ofAll
         ? html`Any value under any name, for programs that look for it. ${add}`
-        : "Operator policies and limits of virtual hosts stand here."}<//>`} />
+        : html`<a href=${href(["operator-policies"])}>Operator policies</a> and
+          ${" "}<a href=${href(["limits"])}>limits</a> of virtual hosts stand here.`}<//>`} />
     <${Editor} row=${open} onClose=${() => setOpen(null)} onDone=${done} />
     <${Confirm} open=${gone !== null} title="Delete parameter" danger typed=${gone?.name}
       what="Programs that look for it find nothing." onClose=${() => setGone(null)}

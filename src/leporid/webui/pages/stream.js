@@ -105,7 +105,8 @@ export default function Stream({ parts, query }) {
       ${shows === "readers" && html`<${StreamReaders} ...${own} query=${query} />`}
       ${shows === "rates" && html`<${StreamChart} ...${own} />`}
       ${shows === "copy" && html`<${StreamCopy} ...${own} query=${query} />`}
-      ${shows === "consumers" && html`<${QueueConsumers} vhost=${vhost} queue=${place} />`}
+      ${shows === "consumers" && html`<${QueueConsumers} vhost=${vhost}
+        queue=${place} isStream />`}
       ${shows === "bindings" && html`<${QueueBindings} vhost=${vhost} name=${place} />`}
       ${shows === "settings" && queue.data && html`<${ArgumentTable} object=${queue.data} />`}
       ${shows === "publish" && html`<section class="box"><${PublishForm} vhost=${vhost}

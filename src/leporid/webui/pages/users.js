@@ -120,7 +120,8 @@ export default function Users({ query }) {
     <${List} ...${list} columns=${columns} rowKey=${(row) => row.name} caption="Users"
       version=${version}
       empty=${html`<${Empty} title=${kind === "all" ? "No users" : "Every user has permissions"}
-        >${kind === "all" && add}<//>`} />
+        >${kind === "all" ? add
+          : html`Who may what is a <a href=${href(["permissions"])}>matrix</a>.`}<//>`} />
     <${AddUser} open=${adding} onClose=${() => setAdding(false)} onAdded=${added} />
   <//>`;
 }

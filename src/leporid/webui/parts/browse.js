@@ -7,7 +7,7 @@ import { cat } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { counted } from "../core/format.js";
 import { html, useEffect, useState } from "../core/html.js";
-import { setQuery, useRoute } from "../core/route.js";
+import { href, setQuery, useRoute } from "../core/route.js";
 import { Button } from "./button.js";
 import { Empty } from "./empty.js";
 import { Field } from "./form.js";
@@ -83,14 +83,15 @@ export function Browse({ path, name, isStream = false, version = 0 }) {
       <${Button} type="submit" kind="main">Look<//>
     </form>
     ${error && html`<${FilterError} error=${error} text=${query.filter ?? query.tags} />`}
-    ${data && !error && html`<${Found} data=${data} query=${query} filtered=${filtered} />`}
+    ${data && !error && html`<${Found} path=${path} data=${data} query=${query}
+      filtered=${filtered} />`}
     ${!data && loading && html`<p class="soft">Loading…</p>`}
     <${Same} cli=${cli}
       http=${{ path: [...path, "browse"], query: question }} />
   </div>`;
 }
 
-function Found({ data, query, filtered }) {
+function Found({ path, data, query, filtered }) {
   const { messages, next } = data;
   return html`${messages.length === 0
       ? html`<${Empty} title=${filtered ? "Nothing here matches" : "No messages"}>
@@ -98,7 +99,8 @@ function Found({ data, query, filtered }) {
             ? "The broker has looked for ten seconds; there is more to look through."
             : filtered
               ? "No message that waits here passes the filter."
-              : "Nothing waits here now."}
+              : html`Nothing waits here now.
+                ${" "}<a href=${href(path, { tab: "publish" })}>Publish a message</a>`}
         <//>`
       : html`<${MessageList} messages=${messages} />`}
     <div class="row">

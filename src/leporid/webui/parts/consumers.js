@@ -1,5 +1,6 @@
 /* Consumers of a queue, and of a channel, as lists that the broker pages. */
 
+import { cat } from "../core/commands.js";
 import { count } from "../core/format.js";
 import { html } from "../core/html.js";
 import { linesOf } from "../core/list_query.js";
@@ -90,14 +91,18 @@ export function consumerLines(vhost, queue, query) {
   return linesOf("consumers", listOf(vhost, queue), query, vhost, [`queue.name=${queue}`]);
 }
 
-/** @param {{vhost: string, queue: string}} props whose; the list's state is in the address. */
-export function QueueConsumers({ vhost, queue }) {
+/** @param {{vhost: string, queue: string, isStream?: boolean}} props whose; the list's state is in
+ *   the address. */
+export function QueueConsumers({ vhost, queue, isStream = false }) {
   const columns = [CHANNEL, ...COMMON];
   return html`<${List} ...${listOf(vhost, queue)} columns=${columns}
     caption="Consumers" search="Filter by tag"
     rowKey=${(row) => `${row.channel_details?.name} ${row.consumer_tag}`}
     empty=${html`<${Empty} title="No consumers">
-      Messages wait here until a client consumes from this queue.
+      ${isStream
+        ? "The stream keeps its messages for whoever comes. Read them with"
+        : "Messages wait here until a client consumes from this queue. Look at them with"}
+      ${" "}<code>${cat(isStream ? "stream" : "queue", vhost, queue)}</code>, which takes none.
     <//>`} />`;
 }
 

@@ -81,7 +81,8 @@ export function DeadLetterBox({ vhost, queue, query }) {
         ]} />`}
       ${!rows.loading && !rows.error && !rows.messages.length && html`
         <${Empty} title="No dead letters here">
-          ${filter ? "None match." : "The queue is empty."}<//>`}
+          ${filter ? "None match. Choose another reason or queue."
+            : "The queue is empty. Choose another."}<//>`}
       ${rows.next !== null && !rows.loading && rows.messages.length > 0 && html`<p>
         <${Button} onClick=${rows.more}>Next ${PAGE}<//></p>`}
       ${sending && html`<${Redrive} vhost=${vhost} queue=${queue} filter=${filter}

@@ -42,8 +42,8 @@ export function PermissionList({ of, why, onSaid }) {
     <${List} path=${path} columns=${columns} prefix="perm-" filterable=${false} version=${version}
       rowKey=${(row) => JSON.stringify([row.vhost, row.user])} caption="Permissions" every=${0}
       empty=${html`<${Empty} title="No permissions">${ofUser
-        ? "Without them the user can enter no virtual host."
-        : "Nobody can enter this virtual host."}<//>`} />
+        ? "Without them the user can enter no virtual host. Set some below."
+        : "Nobody can enter this virtual host. Set some below."}<//>`} />
     <${Grant} of=${of} why=${why} onPick=${setOpen} />
     <${PermissionDialog} of=${open} why=${why} onClose=${() => setOpen(null)}
       onDone=${(text) => {

@@ -4,7 +4,7 @@
 
 import { html, useEffect, useMemo, useRef, useState } from "../core/html.js";
 import { useData } from "../core/data.js";
-import { go } from "../core/route.js";
+import { go, href } from "../core/route.js";
 import { count, rate } from "../core/format.js";
 import { Button } from "./button.js";
 import { Empty } from "./empty.js";
@@ -52,7 +52,8 @@ export function TopologyGraph({ vhost, exchange: given, queue, hops = 2, name })
   if (!graph || !layout) return html`<p class="soft">Loading the topology…</p>`;
   if (!graph.nodes.size) {
     return html`<${Empty} title="Nothing to draw yet">
-      Declare an exchange and a queue, and bind the queue to it.
+      Declare a <a href=${href(["queues"])}>queue</a> and an
+      ${" "}<a href=${href(["exchanges"])}>exchange</a>, and bind the queue to it.
     <//>`;
   }
   const focus = exchange !== undefined ? `e:${exchange}` : queue !== undefined ? `q:${queue}` : "";

@@ -40,7 +40,8 @@ export function TopologyList({ vhost, graph, find }) {
   return html`<${Grid} prefix="list-" rows=${rows} columns=${columns} rowKey=${(row) => row.id}
     caption="Bindings, dead-letter and alternate exchanges"
     empty=${html`<${Empty} title="No edges">
-      Nothing is bound${find && " under that name"}.<//>`} />`;
+      Nothing is bound${find && " under that name"}. Bind a queue on the page of an
+      ${" "}<a href=${href(["exchanges"])}>exchange</a>.<//>`} />`;
 }
 
 function Name({ vhost, node }) {

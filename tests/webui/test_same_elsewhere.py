@@ -87,8 +87,8 @@ def run(
         if program == "curl":
             return call(line, methods)
         assert program == "leporid"
-        if "--dry-run" not in words and takes([*words, "--dry-run"]):
-            words.append("--dry-run")
+        if "--dry-run" not in words and takes(dry := dried(words)):
+            words = dry
         if words == ["top"]:
             words += ["--once", "--interval", "0.2"]
         code = line_runner.submit(exit_code, words).result(60)
@@ -106,6 +106,12 @@ def run(
         return True
 
     return run_line
+
+
+def dried(words: list[str]) -> list[str]:
+    """Return the words with `--dry-run`, which behind `--` would be a name."""
+    at = words.index("--") if "--" in words else len(words)
+    return [*words[:at], "--dry-run", *words[at:]]
 
 
 def exit_code(words: list[str]) -> int:
@@ -270,4 +276,89 @@ def test_what_sends_dead_letters_back_follows_what_is_chosen(tab: Tab, run: Call
         " --filter '\"x-last-death-reason\" = '\\''rejected'\\''' --vhost /"
     )
     run(line.inner_text())
+    tab.page.keyboard.press("Escape")
+
+
+@pytest.fixture(scope="module")
+def dashed(api: Api) -> None:
+    """Objects whose names a command could take for options."""
+    stream = {"x-queue-type": "stream"}
+    api.put("vhosts", "-v")
+    every = {"configure": ".*", "write": ".*", "read": ".*"}
+    api.put("users", "-u", body={"password": "secret", "tags": "-t"})
+    for user in ("guest", "-u"):
+        api.put("permissions", "-v", user, body=every)
+    api.put("queues", "-v", "-q", body={"durable": True})
+    api.put("queues", "-v", "-s", body={"durable": True, "arguments": stream})
+    api.put("exchanges", "-v", "-x", body={"type": "topic", "durable": True})
+    api.post("bindings", "-v", "e", "-x", "q", "-q", body={"routing_key": "-k"})
+    api.publish("-v", "-x", "-k", "a")
+    short = {"pattern": "^-", "definition": {"max-length": 100}, "apply-to": "queues"}
+    api.put("policies", "-v", "-p", body=short)
+
+
+DASHED: Sequence[tuple[Place, Query]] = (
+    (("queues", "-v", "-q"), {}),
+    *((("queues", "-v", "-q"), {"tab": tab}) for tab in ("consumers", "bindings", "settings")),
+    (("queues", "-v", "-q"), {"tab": "look", "tags": "-t", "key": "-k"}),
+    (("streams", "-v", "-s"), {"tags": "-t"}),
+    *((("streams", "-v", "-s"), {"show": show}) for show in ("readers", "rates", "settings")),
+    (("exchanges", "-v", "-x"), {}),
+    *((("exchanges", "-v", "-x"), {"tab": tab}) for tab in ("bindings", "settings")),
+    (("users", "-u"), {}),
+    (("vhosts", "-v"), {}),
+    (("policies", "-v", "-p"), {}),
+    (("queues",), {"vhost": "-v", "name": "-q"}),
+    (("exchanges",), {"vhost": "-v", "name": "-x"}),
+    (("dead-letters",), {"vhost": "-v", "queue": "-q"}),
+    (("delays",), {"vhost": "-v", "exchange": "-x"}),
+    (("definitions",), {"vhost": "-v"}),
+    (("audit",), {"vhost": "-v", "user": "-u"}),
+    (("filters",), {"vhost": "-v", "queue": "-q", "filter": "-n < 1"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("place", "query"),
+    DASHED,
+    ids=["-".join([*place, *query.values()]).replace(" ", "") for place, query in DASHED],
+)
+def test_a_name_that_begins_with_a_dash_is_no_option(
+    tab: Tab,
+    run: Callable[[str], str],
+    place: Place,
+    query: Query,
+    dashed: None,
+    broker: Any,
+    tmp_path: Path,
+):
+    (tmp_path / "all.json").write_text('{"queues": []}')
+    tab.go(*place, **query)
+    check(tab, run)
+
+
+def test_what_forms_show_has_no_name_for_an_option(
+    tab: Tab, run: Callable[[str], str], dashed: None
+):
+    tab.go("queues", "-v", "-q", tab="move")
+    tab.field("Queue").fill("-s")
+    expect(tab.page.locator("main .same")).to_contain_text("-- -q -s")
+    (line,), _ = shown(tab)
+    assert line == "leporid queues move --vhost=-v -- -q -s"
+    run(line)
+    tab.go("exchanges", "-v", "-x", tab="publish")
+    tab.field("Routing key").fill("-k")
+    tab.field("Body").fill("--a body")
+    lines = tab.page.locator("main .same-line code")
+    expect(lines.filter(has_text="leporid publish")).to_contain_text("-- -x -k")
+    (line,), _ = shown(tab)
+    assert "--message='--a body'" in line
+    run(line)
+    tab.go("queues", vhost="-v")
+    tab.button("Declare a queue").first.click()
+    tab.field("Name").fill("-new")
+    tab.dialog.locator("details.same summary").click()
+    line = tab.dialog.locator(".same-line code").filter(has_text="leporid queues").inner_text()
+    assert line == "leporid queues add --vhost=-v -- -new"
+    run(line)
     tab.page.keyboard.press("Escape")

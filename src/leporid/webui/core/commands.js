@@ -1,6 +1,7 @@
 /* Lines of the command line that do what a form does; docs/command-line.md has the commands.
 
-   Must not know forms. Invariant: what others named is quoted, so that a shell takes it as text. */
+   Must not know forms. Invariants: what others named is quoted, so that a shell takes it as text;
+   and a name that begins with "-" is no option. */
 
 const DEFAULT_EXCHANGE = "amq.default";
 
@@ -22,27 +23,47 @@ function plain(value) {
   return JSON.stringify(value);
 }
 
+/** An option with its value. */
+export function option(name, value) {
+  const text = String(value);
+  return `--${name}${text.startsWith("-") ? "=" : " "}${quoted(text)}`;
+}
+
 function options(name, values) {
   return Object.entries(values ?? {}).map(
-    ([key, value]) => `--${name} ${quoted(`${key}=${plain(value)}`)}`,
+    ([key, value]) => option(name, `${key}=${plain(value)}`),
   );
 }
 
-function line(...parts) {
-  return ["leporid", ...parts.flat()].filter(Boolean).join(" ");
+/**
+ * A line of the command line.
+ *
+ * @param {string} verb such as "queues show".
+ * @param {(string|undefined|null|false)[]} names what stands there without an option, as it is
+ *   called; what is not a text is left out.
+ * @param {...any} given options, as `option` makes them.
+ */
+export function command(verb, names, ...given) {
+  const called = names.filter((each) => typeof each === "string");
+  const words = called.map(quoted);
+  // Behind "--" nothing is an option.
+  const parts = called.some((each) => each.startsWith("-"))
+    ? [given, "--", words] : [words, given];
+  return ["leporid", verb, ...parts.flat(3)].filter(Boolean).join(" ");
 }
 
-function inVhost(vhost) {
-  return `--vhost ${quoted(vhost)}`;
+/** The option that names the virtual host. */
+export function inVhost(vhost) {
+  return option("vhost", vhost);
 }
 
 /** `leporid queues add …`, of what is sent to declare a queue. */
 export function addQueue(vhost, name, body) {
   const { "x-queue-type": type, ...rest } = body.arguments;
-  return line(
+  return command(
     "queues add",
-    quoted(name),
-    type && `--type ${quoted(type)}`,
+    [name],
+    type && option("type", type),
     !body.durable && "--transient",
     body.auto_delete && "--auto-delete",
     options("argument", rest),
@@ -52,10 +73,10 @@ export function addQueue(vhost, name, body) {
 
 /** `leporid exchanges add …`, of what is sent to declare an exchange. */
 export function addExchange(vhost, name, body) {
-  return line(
+  return command(
     "exchanges add",
-    quoted(name),
-    `--type ${quoted(body.type)}`,
+    [name],
+    option("type", body.type),
     !body.durable && "--transient",
     body.auto_delete && "--auto-delete",
     body.internal && "--internal",
@@ -67,13 +88,12 @@ export function addExchange(vhost, name, body) {
 /** `leporid bindings add …`; kind: "q" or "e". */
 export function addBinding(vhost, source, kind, destination, body) {
   const { "x-filter-sql": sql, ...rest } = body.arguments;
-  return line(
+  return command(
     "bindings add",
-    quoted(source),
-    quoted(destination),
+    [source, destination],
     kind === "e" && "--to-exchange",
-    body.routing_key && `--key ${quoted(body.routing_key)}`,
-    sql && `--filter ${quoted(sql)}`,
+    body.routing_key && option("key", body.routing_key),
+    sql && option("filter", sql),
     options("argument", rest),
     inVhost(vhost),
   );
@@ -85,11 +105,10 @@ export function publish(vhost, exchange, body) {
     return null;
   }
   const { headers, delivery_mode: mode, ...properties } = body.properties;
-  return line(
+  return command(
     "publish",
-    quoted(exchange === DEFAULT_EXCHANGE ? "" : exchange),
-    quoted(body.routing_key),
-    `--message ${quoted(body.payload)}`,
+    [exchange === DEFAULT_EXCHANGE ? "" : exchange, body.routing_key],
+    option("message", body.payload),
     mode !== 2 && "--transient",
     options("header", headers),
     options("property", properties),
@@ -100,21 +119,23 @@ export function publish(vhost, exchange, body) {
 /**
  * `leporid NOUN list …`, of what a list asks the broker.
  *
- * @param {string} noun with arguments of its own behind a space.
+ * @param {string} noun
  * @param {object} question parameters of the route.
  * @param {string|null} vhost whose rows they are; null: all.
+ * @param {{names?: string[], given?: string[]}} [own] of this noun: what is named without an
+ *   option, and options.
  */
-export function list(noun, { name, use_regex: regex, sort, sort_reverse: reverse, where }, vhost) {
-  const end = noun.indexOf(" ");
-  return line(
-    end < 0 ? noun : noun.slice(0, end),
-    "list",
-    end < 0 ? "" : noun.slice(end + 1),
-    name && `--name ${quoted(name)}`,
+export function list(noun, question, vhost, { names = [], given = [] } = {}) {
+  const { name, use_regex: regex, sort, sort_reverse: reverse, where } = question;
+  return command(
+    `${noun} list`,
+    names,
+    given,
+    name && option("name", name),
     regex && "--regex",
-    sort && `--sort ${quoted(sort)}`,
+    sort && option("sort", sort),
     sort && reverse === "true" && "--reverse",
-    (where ?? []).map((each) => `--where ${quoted(each)}`),
+    (where ?? []).map((each) => option("where", each)),
     vhost !== null && inVhost(vhost),
   );
 }
@@ -122,13 +143,13 @@ export function list(noun, { name, use_regex: regex, sort, sort_reverse: reverse
 /** `leporid cat …`: the messages of a queue or a stream, which stay where they are. */
 export function cat(kind, vhost, name, { filter, tags, key, count, take } = {}) {
   const place = [vhost, name].map(encodeURIComponent).join("/");
-  return line(
+  return command(
     "cat",
-    quoted(`${kind}://${place}`),
-    filter && `--filter ${quoted(filter)}`,
-    tags && `--tags ${quoted(tags)}`,
-    key && `--key ${quoted(key)}`,
-    count && `--count ${quoted(count)}`,
+    [`${kind}://${place}`],
+    filter && option("filter", filter),
+    tags && option("tags", tags),
+    key && option("key", key),
+    count && option("count", count),
     take && "--take --yes",
   );
 }
@@ -143,27 +164,25 @@ export function move(vhost, queue, to, { limit, filter } = {}) {
   if (!other && !exchange && !origin) {
     return null;
   }
-  return line(
+  return command(
     "queues move",
-    quoted(queue),
-    other && quoted(other),
+    [queue, other || null],
     origin && `--origin ${origin}`,
-    exchange && `--exchange ${quoted(exchange)}`,
-    key && `--key ${quoted(key)}`,
-    limit && `--limit ${quoted(limit)}`,
-    filter && `--filter ${quoted(filter)}`,
+    exchange && option("exchange", exchange),
+    key && option("key", key),
+    limit && option("limit", limit),
+    filter && option("filter", filter),
     inVhost(vhost),
   );
 }
 
 /** `leporid policies set …`, or of operator policies, of what is sent to set one. */
 export function setPolicy(kind, vhost, name, body) {
-  return line(
-    kind,
-    "set",
-    [name, body.pattern, JSON.stringify(body.definition)].map(quoted),
-    `--priority ${quoted(String(body.priority))}`,
-    `--apply-to ${quoted(body["apply-to"])}`,
+  return command(
+    `${kind} set`,
+    [name, body.pattern, JSON.stringify(body.definition)],
+    option("priority", body.priority),
+    option("apply-to", body["apply-to"]),
     inVhost(vhost),
   );
 }

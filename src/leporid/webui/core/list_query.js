@@ -62,19 +62,20 @@ export function questionOf(state, query = {}) {
 /**
  * Return the command line and the call that list what the page does, as a page takes them.
  *
- * @param {string} noun of `leporid NOUN list`, with arguments of its own behind a space.
+ * @param {string} noun of `leporid NOUN list`.
  * @param {object} props of the list: `path`, and what `stateOf` and `query` need.
  * @param {object} query of the address.
  * @param {string|null} [vhost] whose rows they are; null: all.
- * @param {string[]} [conditions] of what the path says and the command has to be told.
+ * @param {{conditions?: string[], names?: string[], given?: string[]}} [own] `conditions`: what the
+ *   path says and the command has to be told; others as for `list`.
  */
-export function linesOf(noun, props, query, vhost = null, conditions = []) {
+export function linesOf(noun, props, query, vhost = null, { conditions = [], ...more } = {}) {
   const state = stateOf(query, props);
   // Columns are what the page draws: who asks elsewhere wants all.
   const { columns: _, ...asked } = questionOf(state, props.query);
   const own = Object.entries(state.own).map(([name, value]) => `${name}=${value}`);
   return {
-    cli: list(noun, { ...asked, where: [...conditions, ...asked.where, ...own] }, vhost),
+    cli: list(noun, { ...asked, where: [...conditions, ...asked.where, ...own] }, vhost, more),
     http: { path: props.path, query: asked },
   };
 }

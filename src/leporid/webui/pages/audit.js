@@ -3,6 +3,7 @@
    Must not know what an act does: a path and a status say it. */
 
 import { brokerNow } from "../core/clock.js";
+import { option } from "../core/commands.js";
 import { age, moment } from "../core/format.js";
 import { html } from "../core/html.js";
 import { linesOf } from "../core/list_query.js";
@@ -10,7 +11,7 @@ import { href, setQuery } from "../core/route.js";
 import { useVhost } from "../core/vhost.js";
 import { Empty } from "../parts/empty.js";
 import { List } from "../parts/list.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 
 const KINDS = { done: "good", refused: "warn", failed: "bad" };
 
@@ -71,8 +72,8 @@ export default function Audit({ query }) {
   const vhost = useVhost();
   const asked = { user: query.user || undefined, vhost: vhost ?? undefined };
   const list = { path: ["audit"], query: asked, filters: FILTERS };
-  const noun = query.user ? `audit --of ${quoted(query.user)}` : "audit";
-  return html`<${Page} title="Audit" ...${linesOf(noun, list, query, vhost)}>
+  const own = { given: query.user ? [option("of", query.user)] : [] };
+  return html`<${Page} title="Audit" ...${linesOf("audit", list, query, vhost, own)}>
     <p class="soft">What was changed over HTTP, by this page, by commands and by programs, and what
       was refused. The newest are in memory; the log of the broker has all of them.</p>
     ${query.user && html`<p>Of user <strong class="name">${query.user}</strong>.

@@ -1,5 +1,6 @@
 /* One channel: its mode, what is unsettled on it, its consumers. */
 
+import { command } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { count, rate } from "../core/format.js";
 import { html } from "../core/html.js";
@@ -11,7 +12,7 @@ import { Figures } from "../parts/figures.js";
 import { HistoryCharts } from "../parts/history_charts.js";
 import { Key } from "../parts/key.js";
 import { Notice } from "../parts/notice.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 
 const EVERY_MS = 5000;
 const CHARTS = [
@@ -42,7 +43,7 @@ export default function Channel({ parts, query }) {
   const now = { ...found, ...live };
   const rates = live?.rates ?? {};
   const connection = found.connection_details?.name;
-  return html`<${Page} title=${name} head=${head} cli=${`leporid channels show ${quoted(name)}`}
+  return html`<${Page} title=${name} head=${head} cli=${command("channels show", [name])}
     http=${{ path }}>
     ${notice}
     <${Figures}

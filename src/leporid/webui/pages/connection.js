@@ -1,6 +1,7 @@
 /* One connection: who it is, what blocks it, its channels; closing it with a reason. */
 
 import { remove } from "../core/api.js";
+import { command } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { byteRate, bytes, count, moment } from "../core/format.js";
 import { html, useState } from "../core/html.js";
@@ -19,7 +20,7 @@ import { JsonTree } from "../parts/json_tree.js";
 import { Key } from "../parts/key.js";
 import { List } from "../parts/list.js";
 import { Notice } from "../parts/notice.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 
 const EVERY_MS = 5000;
 const ALARMS_EVERY_MS = 10_000;
@@ -124,7 +125,7 @@ export default function Connection({ parts, query }) {
     title=${name}
     head=${html`${head} <${ConnectionState} state=${found.state} />`}
     actions=${html`<${Close} name=${name} owner=${found.user} />`}
-    cli=${[`leporid connections show ${quoted(name)}`, `leporid connections close ${quoted(name)}`]}
+    cli=${["show", "close"].map((verb) => command(`connections ${verb}`, [name]))}
     http=${[{ path }, { path: [...path, "channels"] }, { method: "DELETE", path }]}
   >
     ${error && html`<${Notice} kind="warn">${error.status === 404

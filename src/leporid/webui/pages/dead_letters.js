@@ -1,6 +1,7 @@
 /* Dead letters: how many died in which queue and why, over time; looking at those that a queue
    holds; sending them back or elsewhere, with a preview first. */
 
+import { command, inVhost, option } from "../core/commands.js";
 import { html, useMemo, useState } from "../core/html.js";
 import { useData } from "../core/data.js";
 import { linesOf } from "../core/list_query.js";
@@ -13,7 +14,7 @@ import { DeadLetterBox, expressionOf, reasonIn } from "../parts/dead_letter_box.
 import { Empty } from "../parts/empty.js";
 import { List } from "../parts/list.js";
 import { Notice } from "../parts/notice.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 import { SourcePicker } from "../parts/source_picker.js";
 import { InVhost } from "../parts/in_vhost.js";
 
@@ -50,8 +51,8 @@ function InDeadLetters({ vhost, query }) {
   const asks = { path, prefix: "deaths-", sorted: "messages", reverse: true, filters: FILTERS };
   const lines = linesOf("deadletters", asks, query, vhost);
   const reason = reasonIn(query);
-  const look = ["leporid deadletters look", quoted(box), reason && `--reason ${reason}`,
-    `--vhost ${quoted(vhost)}`].filter(Boolean).join(" ");
+  const look = command("deadletters look", [box], reason && option("reason", reason),
+    inVhost(vhost));
   const filter = expressionOf({ reason, died_in: query.died_in });
   const browse = { path: ["queues", vhost, box, "browse"], query: { filter } };
   const cli = [lines.cli, box && look].filter(Boolean);

@@ -4,6 +4,7 @@
    imported is the file whose difference is shown. */
 
 import { get, post, url } from "../core/api.js";
+import { command, inVhost } from "../core/commands.js";
 import { bytes, count, counted } from "../core/format.js";
 import { html, useEffect, useRef, useState } from "../core/html.js";
 import { setQuery } from "../core/route.js";
@@ -14,7 +15,7 @@ import { Confirm } from "../parts/confirm.js";
 import { DifferenceTable, changedCount, conflictCount } from "../parts/difference.js";
 import { Field } from "../parts/form.js";
 import { Notice } from "../parts/notice.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 
 const FILE_BYTES_MAX = 64 * 1024 * 1024;
 
@@ -23,12 +24,10 @@ export default function Definitions({ query }) {
   const why = reasonNot(useUser(), "administrator");
   const vhost = query.vhost ?? null;
   const path = vhost === null ? ["definitions"] : ["definitions", vhost];
-  const option = vhost === null ? "" : ` -p ${quoted(vhost)}`;
+  const line = (verb, ...given) => command(`definitions ${verb}`, ["all.json"], ...given,
+    vhost !== null && inVhost(vhost));
   return html`<${Page} title="Definitions"
-    cli=${[
-      `leporid definitions export all.json${option}`,
-      `leporid definitions import all.json --dry-run${option}`,
-    ]}
+    cli=${[line("export"), line("import", "--dry-run")]}
     http=${[{ path }, { method: "POST", path, query: { dry_run: "true" }, file: "all.json" }]}>
     <p class="soft">Virtual hosts, users, permissions, policies, exchanges, queues and bindings as
       one JSON document, which RabbitMQ reads and writes too. Messages are not in it.</p>

@@ -4,7 +4,7 @@
 import { brokerNow } from "../core/clock.js";
 import { html, useEffect, useState } from "../core/html.js";
 import { get } from "../core/api.js";
-import { list, quoted } from "../core/commands.js";
+import { list } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { count } from "../core/format.js";
 import { setQuery } from "../core/route.js";
@@ -39,8 +39,8 @@ function InDelays({ vhost, query }) {
   if (exchange) {
     http.push({ method: "GET", path: ["delays", vhost, exchange] });
   }
-  const cli = ["delays", exchange && `delays ${quoted(exchange)}`].filter(Boolean)
-    .map((noun) => list(noun, {}, vhost));
+  const cli = [[], exchange && [exchange]].filter(Boolean)
+    .map((names) => list("delays", {}, vhost, { names }));
   return html`
     <${Page} title="Delays" http=${http}
       cli=${cli}

@@ -1,6 +1,7 @@
 /* One exchange: what comes in and goes out, its graph, bindings and settings, publishing. */
 
 import { remove } from "../core/api.js";
+import { command, inVhost } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { count, rate } from "../core/format.js";
 import { html, useState } from "../core/html.js";
@@ -20,7 +21,7 @@ import { HistoryCharts } from "../parts/history_charts.js";
 import { Lazy } from "../parts/lazy.js";
 import { MissingExchange } from "../parts/missing_exchange.js";
 import { Notice } from "../parts/notice.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 import { PublishForm } from "../parts/publish.js";
 import { Tabs } from "../parts/tabs.js";
 
@@ -132,16 +133,15 @@ export default function Exchange({ parts, query }) {
     </section>`,
   };
   const show = panels[tab];
-  const place = `${quoted(name)} --vhost ${quoted(vhost)}`;
+  const line = (verb) => command(`exchanges ${verb}`, [name], inVhost(vhost));
   const keeps = isPredeclared(name);
   const lines = {
     overview: () => ({
-      cli: [`leporid exchanges show ${place}`, !keeps && `leporid exchanges delete ${place}`]
-        .filter(Boolean),
+      cli: (keeps ? ["show"] : ["show", "delete"]).map(line),
       http: [{ path }, !keeps && { method: "DELETE", path }].filter(Boolean),
     }),
     bindings: () => linesOfBindings(path, vhost, name, query),
-    settings: () => ({ cli: `leporid exchanges show ${place}`, http: { path } }),
+    settings: () => ({ cli: line("show"), http: { path } }),
   };
   return html`<${Page}
     title=${shown}

@@ -1,6 +1,7 @@
 /* One filter class: how it is, who uses it, its source, a newer version, and deleting it. */
 
 import { remove } from "../core/api.js";
+import { command } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { bytes, count, duration, moment } from "../core/format.js";
 import { html, useState } from "../core/html.js";
@@ -13,7 +14,7 @@ import { Empty } from "../parts/empty.js";
 import { ClassState, RegisterClass } from "../parts/filter_class.js";
 import { Notice } from "../parts/notice.js";
 import { useOutcome } from "../parts/outcome.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 
 /** The page #/filter-classes/NAME. */
 export default function FilterClass({ parts }) {
@@ -31,7 +32,7 @@ export default function FilterClass({ parts }) {
       >Delete class<//>`;
   return html`<${Page} title=${`Filter class ${name}`}
     head=${html`Filter class <span class="name">${name}</span>`} actions=${data && actions}
-    cli=${`leporid filter-classes show ${quoted(name)}`}
+    cli=${command("filter-classes show", [name])}
     http=${{ path: ["filter-classes", name] }}>
     ${outcome.shown}
     ${error &&

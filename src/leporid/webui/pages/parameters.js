@@ -45,7 +45,7 @@ export default function Parameters({ query }) {
   const add = html`<${Button} kind="main" why=${why} onClick=${() => setOpen({ isNew: true })}
     >Set parameter<//>`;
   return html`<${Page} title="Parameters" actions=${ofAll && add}
-    ...${linesOf(ofAll ? "parameters --global" : "parameters", list, query, vhost)}>
+    ...${linesOf("parameters", list, query, vhost, { given: ofAll ? ["--global"] : [] })}>
     ${outcome.shown}
     <${Tabs} tabs=${KINDS} current=${ofAll ? "global" : "components"} label="Kinds of parameters"
       onPick=${(id) => setQuery({ kind: id === "global" ? null : id, page: null, sort: null })} />

@@ -4,7 +4,7 @@
    that is shown is of what stands in the fields, or it is marked as being made. */
 
 import { get, put, remove } from "../core/api.js";
-import { list, quoted, setPolicy } from "../core/commands.js";
+import { command, inVhost, list, setPolicy } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { html, useEffect, useMemo, useState } from "../core/html.js";
 import { go, href } from "../core/route.js";
@@ -125,7 +125,7 @@ function linesOf(kind, { vhost, name }, body, isNew) {
   const path = [kind, vhost, name];
   const set = setPolicy(kind, vhost, name, body);
   const put = { method: "PUT", path, body };
-  const show = `leporid ${kind} show ${quoted(name)} --vhost ${quoted(vhost)}`;
+  const show = command(`${kind} show`, [name], inVhost(vhost));
   return isNew ? { cli: set, http: put } : { cli: [show, set], http: [{ path }, put] };
 }
 

@@ -1,6 +1,7 @@
 /* One queue: figures and charts, its messages, consumers, bindings and settings, and what can be
    done with it. */
 
+import { command, inVhost } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { bytes, count, rate } from "../core/format.js";
 import { html, useEffect, useState } from "../core/html.js";
@@ -18,7 +19,7 @@ import { Key } from "../parts/key.js";
 import { Lazy } from "../parts/lazy.js";
 import { MissingExchange } from "../parts/missing_exchange.js";
 import { Notice } from "../parts/notice.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 import { PublishForm } from "../parts/publish.js";
 import { QueueActions } from "../parts/queue_actions.js";
 import { QueueBindings, queueBindingLines } from "../parts/queue_bindings.js";
@@ -104,7 +105,7 @@ export default function Queue({ parts, query }) {
   const now = { ...queue, ...(live?.messages === undefined ? {} : live) };
   const rates = live?.rates ?? {};
   const tab = query.tab ?? "overview";
-  const place = `${quoted(name)} --vhost ${quoted(vhost)}`;
+  const line = (verb) => command(`queues ${verb}`, [name], inVhost(vhost));
   const tabs = [
     { id: "overview", title: "Overview" },
     { id: "look", title: "Browse" },
@@ -132,7 +133,7 @@ export default function Queue({ parts, query }) {
   // The other tabs are forms, whose lines have what is typed.
   const lines = {
     overview: () => ({
-      cli: ["show", pause, "purge", "delete"].map((verb) => `leporid queues ${verb} ${place}`),
+      cli: ["show", pause, "purge", "delete"].map(line),
       http: [
         { path },
         { method: "PUT", path: [...path, pause] },
@@ -142,7 +143,7 @@ export default function Queue({ parts, query }) {
     }),
     consumers: () => consumerLines(vhost, name, query),
     bindings: () => queueBindingLines(vhost, name, query),
-    settings: () => ({ cli: `leporid queues show ${place}`, http: { path } }),
+    settings: () => ({ cli: line("show"), http: { path } }),
   };
   return html`<${Page}
     title=${name}

@@ -3,7 +3,7 @@
    a part; the page joins them. Consumers, bindings and settings are those of one partition. */
 
 import { html } from "../core/html.js";
-import { list } from "../core/commands.js";
+import { command, inVhost, list } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { QUEUE_QUERY } from "../core/queue_query.js";
 import { href, setQuery } from "../core/route.js";
@@ -11,7 +11,7 @@ import { bytes, count } from "../core/format.js";
 import { ArgumentTable } from "../parts/arguments.js";
 import { Badges } from "../parts/badges.js";
 import { QueueConsumers, consumerLines } from "../parts/consumers.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 import { PublishForm } from "../parts/publish.js";
 import { QueueActions } from "../parts/queue_actions.js";
 import { QueueBindings, queueBindingLines } from "../parts/queue_bindings.js";
@@ -68,18 +68,18 @@ export default function Stream({ parts, query }) {
   const own = { vhost, name, info: data, partition };
   const to = data.partitions.length > 1
     ? { exchange: name } : { exchange: "amq.default", queue: place };
-  const stream = `${quoted(name)} --vhost ${quoted(vhost)}`;
+  const line = (verb) => command(`streams ${verb}`, [name], inVhost(vhost));
   const queuePath = ["queues", vhost, place];
   const lines = {
-    messages: () => ({ cli: [cli, `leporid streams delete ${stream}`],
+    messages: () => ({ cli: [cli, line("delete")],
       http: [...http, { method: "DELETE", path }] }),
     readers: () => readerLines(vhost, name, query),
-    rates: () => ({ cli: `leporid streams show ${stream}`,
+    rates: () => ({ cli: line("show"),
       http: { path: ["samples", "stream", vhost, place] } }),
     copy: () => ({ cli, http: http[1] }),
     consumers: () => consumerLines(vhost, place, query),
     bindings: () => queueBindingLines(vhost, place, query),
-    settings: () => ({ cli: `leporid queues show ${quoted(place)} --vhost ${quoted(vhost)}`,
+    settings: () => ({ cli: command("queues show", [place], inVhost(vhost)),
       http: { path: queuePath } }),
     topology: () => ({
       cli: list("bindings", { where: [`destination=${place}`] }, vhost),

@@ -4,6 +4,7 @@
    sent back as it came. */
 
 import { put, remove } from "../core/api.js";
+import { command } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { html, useState } from "../core/html.js";
 import { go, href } from "../core/route.js";
@@ -16,7 +17,7 @@ import { Field, Form } from "../parts/form.js";
 import { Limits } from "../parts/limits.js";
 import { Notice } from "../parts/notice.js";
 import { useOutcome } from "../parts/outcome.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 import { PermissionList } from "../parts/permission_list.js";
 import { TagFields, TagLabels, tagList } from "../parts/tags.js";
 import { TopicPermissions } from "../parts/topic_permissions.js";
@@ -47,7 +48,7 @@ export default function User({ parts }) {
     <${Button} kind="danger" why=${why} onClick=${() => setOpen("delete")}>Delete user<//>`;
   return html`<${Page} title=${`User ${name}`}
     head=${html`User <span class="name">${name}</span>`} actions=${data && actions}
-    cli=${`leporid users show ${quoted(name)}`} http=${{ path: ["users", name] }}>
+    cli=${command("users show", [name])} http=${{ path: ["users", name] }}>
     ${outcome.shown}
     ${error && html`<${Missing} error=${error} name=${name} />`}
     ${data &&
@@ -55,7 +56,7 @@ export default function User({ parts }) {
       <${PermissionList} of=${{ user: name }} why=${why} onSaid=${outcome.say} />
       <${TopicPermissions} of=${{ user: name }} why=${why} onSaid=${outcome.say} />
       <${Limits} path=${["user-limits", name]} limits=${LIMITS} why=${why} values=${data.limits}
-        line=${`leporid limits set user ${quoted(name)}`} onDone=${done} />
+        onDone=${done} />
       <${UserConnections} name=${name} onSaid=${outcome.say} />
       <${UserSessions} name=${name} own=${asking?.name === name} why=${why}
         onSaid=${outcome.say} />

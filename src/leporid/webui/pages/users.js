@@ -113,7 +113,8 @@ export default function Users({ query }) {
   const add = html`<${Button} kind="main" why=${why} onClick=${() => setAdding(true)}
     >Add user<//>`;
   return html`<${Page} title="Users" actions=${add} 
-    ...${linesOf(kind === "without" ? "users --without-permissions" : "users", list, query)}>
+    ...${linesOf("users", list, query, null,
+      { given: kind === "without" ? ["--without-permissions"] : [] })}>
     ${outcome.shown}
     <${Tabs} tabs=${KINDS} current=${kind} label="Which users"
       onPick=${(id) => setQuery({ kind: id === "all" ? null : id, page: null })} />

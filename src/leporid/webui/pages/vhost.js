@@ -1,6 +1,7 @@
 /* One virtual host: what it is for, limits, permissions, tracing, protection, and deleting it. */
 
 import { post, put, remove } from "../core/api.js";
+import { command } from "../core/commands.js";
 import { useData } from "../core/data.js";
 import { count, counted, rate } from "../core/format.js";
 import { html, useState } from "../core/html.js";
@@ -18,7 +19,7 @@ import { HistoryCharts } from "../parts/history_charts.js";
 import { Limits } from "../parts/limits.js";
 import { Notice } from "../parts/notice.js";
 import { useOutcome } from "../parts/outcome.js";
-import { Page, quoted } from "../parts/page.js";
+import { Page } from "../parts/page.js";
 import { PermissionList } from "../parts/permission_list.js";
 import { TagLabels } from "../parts/tags.js";
 import { TopicPermissions } from "../parts/topic_permissions.js";
@@ -63,7 +64,7 @@ export default function Vhost({ parts, query }) {
     head=${html`Virtual host <span class="name">${name}</span>`}
     actions=${data && html`<${Actions} vhost=${data} why=${why} onOpen=${setOpen}
       run=${outcome.run} reload=${reload} />`}
-    cli=${`leporid vhosts show ${quoted(name)}`} http=${{ path: ["vhosts", name] }}>
+    cli=${command("vhosts show", [name])} http=${{ path: ["vhosts", name] }}>
     ${outcome.shown} ${error && html`<${Missing} error=${error} name=${name} />`}
     ${data &&
     html`<${Numbers} vhost=${data} />

@@ -47,7 +47,7 @@ export function Arguments({ values }) {
  */
 export function bindingLines(list, ends, query, vhost) {
   const conditions = Object.entries(ends).map(([field, name]) => `${field}=${name}`);
-  return linesOf("bindings", list, query, vhost, conditions);
+  return linesOf("bindings", list, query, vhost, { conditions });
 }
 
 /**

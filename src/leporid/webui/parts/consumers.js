@@ -88,7 +88,8 @@ function listOf(vhost, queue) {
 
 /** The lines that list what `QueueConsumers` does. */
 export function consumerLines(vhost, queue, query) {
-  return linesOf("consumers", listOf(vhost, queue), query, vhost, [`queue.name=${queue}`]);
+  const conditions = [`queue.name=${queue}`];
+  return linesOf("consumers", listOf(vhost, queue), query, vhost, { conditions });
 }
 
 /** @param {{vhost: string, queue: string, isStream?: boolean}} props whose; the list's state is in

@@ -7,8 +7,6 @@ import { quoted } from "../core/commands.js";
 import { html, useEffect, useMemo } from "../core/html.js";
 import { Copy } from "./copy.js";
 
-export { quoted };
-
 // Where the command line looks for the broker by itself.
 const DEFAULT = "http://localhost:15672";
 

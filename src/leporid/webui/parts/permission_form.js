@@ -65,12 +65,6 @@ export function permissionText(permission) {
   return RIGHTS.map((right) => `${right} ${permission[right] || "nothing"}`).join(", ");
 }
 
-/** The command line that sets the permissions of a user. */
-export function permissionLine(quoted, { user, vhost, configure, write, read }) {
-  const given = [user, configure, write, read].map(quoted).join(" ");
-  return `leporid permissions set ${given} -p ${quoted(vhost)}`;
-}
-
 /**
  * A dialog that sets or takes the permissions of one user in one virtual host.
  *

@@ -3,7 +3,6 @@
 
 import { html, useEffect, useState } from "../core/html.js";
 import { put, remove } from "../core/api.js";
-import { quoted } from "../core/commands.js";
 import { brokerNow } from "../core/clock.js";
 import { useData } from "../core/data.js";
 import { age, count, counted, duration } from "../core/format.js";
@@ -67,10 +66,9 @@ function groupsOf(vhost, name) {
 
 /** The lines that list what is shown of readers and groups. */
 export function readerLines(vhost, name, query) {
-  const readers = linesOf(`readers ${quoted(name)}`, { ...listOf(vhost, name), query: {} }, query,
-    vhost);
-  const groups = linesOf(`groups ${quoted(name)}`, { ...groupsOf(vhost, name), query: {} }, query,
-    vhost);
+  const own = { names: [name] };
+  const readers = linesOf("readers", { ...listOf(vhost, name), query: {} }, query, vhost, own);
+  const groups = linesOf("groups", { ...groupsOf(vhost, name), query: {} }, query, vhost, own);
   const calls = [listOf, groupsOf].map((each) => linesOf("", each(vhost, name), query).http);
   return { cli: [readers.cli, groups.cli], http: calls };
 }

@@ -180,12 +180,15 @@ function curl(of) {
 }
 
 function cli(of) {
-  const name = encodeURIComponent(of.stream);
+  const stream = encodeURIComponent(of.stream);
   const words = ["leporid", "cat", of.vhost === "/"
-    ? `stream://${name}` : `stream://${encodeURIComponent(of.vhost)}/${name}`];
+    ? `stream://${stream}` : `stream://${encodeURIComponent(of.vhost)}/${stream}`];
   if (of.partition !== null && of.partitions > 1) words.push("--partition", String(of.partition));
   if (of.from !== null) words.push("--from", String(of.from));
-  if (of.tags) words.push("--tags", of.tags);
-  if (of.filter) words.push("--filter", of.filter);
+  for (const [name, value] of [["tags", of.tags], ["filter", of.filter]]) {
+    // A value that begins with "-" would be taken for an option.
+    if (value.startsWith("-")) words.push(`--${name}=${value}`);
+    else if (value) words.push(`--${name}`, value);
+  }
   return `${words.map(shellWord).join(" ")}\n`;
 }

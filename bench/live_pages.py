@@ -69,7 +69,12 @@ OVERVIEW: Final = Page(
         (top("connections", "state"), 15),
     ),
 )
-LIST: Final = Page("", (("/api/queues?page=1&page_size=100", 5),))
+COLUMNS: Final = (
+    "name,vhost,type,state,durable,auto_delete,exclusive,policy,arguments,"
+    "effective_policy_definition,consumers,messages,messages_ready,messages_unacknowledged,"
+    "message_stats"
+)
+LIST: Final = Page("", ((f"/api/queues?page=1&page_size=100&columns={COLUMNS}", 5),))
 QUEUE: Final = Page(
     "?watch=queue:%252F:bench.1.orders",
     (

@@ -18,6 +18,7 @@ from leporid.broker.access.remote_rights import RemoteRights, RightQuery, decide
 from leporid.management.answer_turns import AnswerTurns
 from leporid.management.listings import (
     PIECE_ITEMS,
+    SENT_BYTES,
     Listing,
     Written,
     draining,
@@ -108,7 +109,19 @@ async def test_a_turn_makes_a_bounded_number_of_items():
     watching.cancel()
     assert json.loads(body_of(messages)) == made
     assert max(b - a for a, b in itertools.pairwise(rounds)) <= PIECE_ITEMS
+    # What these turns make is little, and sent in one go.
+    assert len(messages) == 2
+    assert (b"content-length", b"%d" % len(body_of(messages))) in messages[0]["headers"]
+
+
+async def test_a_long_answer_is_sent_while_it_is_made():
+    text = "x" * 100
+    messages = await sent(Listing(AnswerTurns(), "ann", iter([text] * 3000), lambda: 0.0))
+    assert json.loads(body_of(messages)) == [text] * 3000
     assert not any(name == b"content-length" for name, _ in messages[0]["headers"])
+    sizes = [len(message["body"]) for message in messages[1:]]
+    assert all(SENT_BYTES <= size < SENT_BYTES + PIECE_ITEMS * 110 for size in sizes[:-1])
+    assert len(sizes) > 2
 
 
 async def test_a_turn_ends_when_its_time_is_over():
@@ -118,12 +131,19 @@ async def test_a_turn_ends_when_its_time_is_over():
     assert len(messages) > 5
 
 
-async def test_items_that_are_nothing_take_turns_too():
-    messages = await sent(
-        Listing(AnswerTurns(), "ann", iter([None] * 3 * PIECE_ITEMS), lambda: 0.0)
-    )
+async def test_items_that_are_nothing_take_turns_too(monkeypatch: pytest.MonkeyPatch):
+    turns, taken = AnswerTurns(), []
+    next_turn = turns.next
+
+    async def counting(key: object) -> None:
+        taken.append(key)
+        await next_turn(key)
+
+    monkeypatch.setattr(turns, "next", counting)
+    items = iter([None] * 3 * PIECE_ITEMS)
+    messages = await sent(Listing(turns, "ann", items, lambda: 0.0))
     assert body_of(messages) == b"[]\n"
-    assert len(messages) >= 4
+    assert len(taken) >= 3
 
 
 async def test_an_answer_whose_client_is_gone_is_not_made_any_further():

@@ -2,7 +2,8 @@
 
 Responsible for answers of any length that no turn of the loop makes as a whole. Must not know what
 is listed. Invariants: a turn makes of an answer at most PIECE_ITEMS items, and stops after
-SLICE_SECONDS; an answer that was cut never looks whole.
+SLICE_SECONDS; an answer that was cut never looks whole; SENT_BYTES and what one turn makes are held
+at most.
 
 What is listed is a value as JSON has it, in which a list may be an iterator. It is asked for items
 while others have turns in between, so it goes through a copy of what there was, and leaves out what
@@ -29,6 +30,10 @@ PIECE_ITEMS: Final = 500
 # Of one turn: a message that comes meanwhile waits for the rest of it. Shorter ones cost more than
 # they gain, as each is a round of the loop.
 SLICE_SECONDS: Final = 0.0005
+# What turns have made is sent when it is so much, or so old: a call of the system for each turn
+# costs more than what it sends.
+SENT_BYTES: Final = 32 * 1024
+HELD_SECONDS: Final = 0.05
 # Sorted, or freed, at a time; a tenth of a millisecond.
 RUN: Final = 256
 
@@ -36,7 +41,7 @@ Item = TypeVar("Item")
 
 
 class Listing(Response):
-    """The answer; one that fits into one piece says its length.
+    """The answer; one that is sent in one go says its length.
 
     Args:
         turns: gives the turns.
@@ -77,19 +82,32 @@ class Listing(Response):
 
     async def _send(self, scope: Any, send: Any) -> None:
         gone = scope.get("state", {}).get("gone")
-        piece, more = self._piece()
-        head = list(self._head)
-        if not more:
-            head.append((b"content-length", b"%d" % len(piece)))
-        await send({"type": "http.response.start", "status": 200, "headers": head})
-        await send({"type": "http.response.body", "body": piece, "more_body": more})
-        while more and not (gone is not None and gone.is_set()):
+        held, since, begun, more = bytearray(), self._monotonic(), False, True
+        while more:
+            piece, more = self._piece()
+            held += piece
+            ends = not more or (gone is not None and gone.is_set())
+            if ends or self._is_due(len(held), since):
+                if not begun:
+                    length = [] if more else [(b"content-length", b"%d" % len(held))]
+                    head = [*self._head, *length]
+                    await send({"type": "http.response.start", "status": 200, "headers": head})
+                await send({"type": "http.response.body", "body": bytes(held), "more_body": more})
+                held, since, begun = bytearray(), self._monotonic(), True
+            if ends:
+                return
             if self._pending is not None:
                 pending, self._pending = self._pending, None
                 await answered(pending)
             await self._turns.next(self._key)
-            piece, more = self._piece()
-            await send({"type": "http.response.body", "body": piece, "more_body": more})
+
+    def _is_due(self, size: int, since: float) -> bool:
+        """Say whether what is held goes out: for its size or age, or as others are waited for."""
+        return (
+            size >= SENT_BYTES
+            or self._pending is not None
+            or self._monotonic() - since >= HELD_SECONDS
+        )
 
     def _piece(self) -> tuple[bytes, bool]:
         """Make some of it; whether there is more."""

@@ -84,6 +84,8 @@ class Table(Generic[T]):
             value = field(item)
         elif self.whole is not None:
             value = self.whole(item).get(path[0], ABSENT)
+        if len(path) == 1:
+            return value
         for name in path[1:]:
             if not isinstance(value, Mapping):
                 return ABSENT
@@ -104,6 +106,8 @@ class Columns:
 
     def __init__(self, names: Iterable[str]) -> None:
         self._paths = [tuple(name.split(".")) for name in names]
+        # Whole fields alone, as nearly always, are nothing to go into.
+        self._whole = all(len(path) == 1 for path in self._paths)
 
     def of(self, table: Table[T], item: T) -> dict[str, Any]:
         """Return what an object has of them."""
@@ -111,6 +115,12 @@ class Columns:
             return self.of_shown(table.whole(item))
         fields: dict[str, Any] = {}
         shown: dict[str, Any] = {}
+        if self._whole:
+            for path in self._paths:
+                value = table.value(item, path)
+                if value is not ABSENT:
+                    shown[path[0]] = value
+            return shown
         for path in self._paths:
             name = path[0]
             if name not in fields:
@@ -249,6 +259,12 @@ def columns_in(request: Request) -> Columns | None:
 
 def sort_key(value: Any) -> tuple[int, Any]:
     """Return what orders a value as Erlang orders terms; what is missing is 0, as in RabbitMQ."""
+    # Most are texts and numbers, and this is asked of each object of a list.
+    kind = type(value)
+    if kind is str:
+        return 4, value
+    if kind is int or kind is float:
+        return 0, value
     if value is ABSENT:
         return 0, 0
     if value is None or isinstance(value, bool):
@@ -407,8 +423,8 @@ class _Arranging(Generic[T]):
         async for some in in_slices(self._around, self._user, items):
             self._total += len(some)
             for item in some:
-                if (matches is None or matches(self._name_of(item))) and self._table.meets(
-                    item, conditions
+                if (matches is None or matches(self._name_of(item))) and (
+                    not conditions or self._table.meets(item, conditions)
                 ):
                     self._runs[-1].append((*self._keys(item), len(self._items)))
                     self._items.append(item)
@@ -417,10 +433,12 @@ class _Arranging(Generic[T]):
                 self._runs.append([])
         self._runs[-1].sort(reverse=reverse)
 
-    def _keys(self, item: T) -> Iterator[Any]:
-        """Go through what an object is sorted by: of each value its kind, and itself."""
+    def _keys(self, item: T) -> list[Any]:
+        """Return what an object is sorted by: of each value its kind, and itself."""
+        keys: list[Any] = []
         for path in self._order:
-            yield from sort_key(self._table.value(item, path))
+            keys += sort_key(self._table.value(item, path))
+        return keys
 
     def ordered(self) -> Iterator[T]:
         """Go through the objects in order; once."""

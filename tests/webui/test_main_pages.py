@@ -61,7 +61,10 @@ def typed_of(local: str) -> tuple[str, str]:
 
 def test_the_overview_says_what_needs_attention_and_leads_on(tab: Tab, hands: Hands):
     tab.open().settled()
-    expect(tab.page.get_by_role("figure", name="Message rates")).to_be_visible()
+    rates = tab.page.get_by_role("figure", name="Message rates")
+    expect(rates).to_be_visible()
+    expect(rates).to_contain_text("Unroutable, dropped")
+    expect(tab.page.locator("main")).to_contain_text("File descriptors")
     hands.press(tab.page.get_by_role("navigation").get_by_role("link", name="Queues"))
     expect(tab.page.get_by_role("heading", name="Queues", exact=True)).to_be_visible()
 
@@ -373,6 +376,14 @@ def test_dead_letters_are_sent_back_after_a_preview(tab: Tab, hands: Hands, api:
 
 def test_the_topology_is_walked_with_arrow_keys(tab: Tab):
     tab.open("topology", vhost="/").settled()
+    # No edge is drawn over what stands at another.
+    assert tab.page.evaluate(
+        """() => {
+          const drawn = [...document.querySelectorAll(".edges path, .edges text")];
+          const names = drawn.map((each) => each.tagName);
+          return names.includes("text") && names.lastIndexOf("path") < names.indexOf("text");
+        }"""
+    )
     node = tab.page.locator(".node").filter(has_text="departures")
     node.focus()
     tab.page.keyboard.press("ArrowRight")

@@ -73,6 +73,8 @@ function Charts({ user, monitors }) {
         line("ack", "Acknowledged", "rate"),
         line("confirm", "Confirmed", "rate"),
         line("redeliver", "Redelivered", "rate"),
+        line("return_unroutable", "Unroutable, returned", "rate"),
+        line("drop_unroutable", "Unroutable, dropped", "rate"),
       ]} />
     ${backlog}
     <${Chart} ...${common} title="Memory" height=${140}
@@ -102,7 +104,10 @@ function Resources({ node, live }) {
     ${node &&
     html`<${Meter} label="Connections" share=${node.sockets_used / node.sockets_total}
       level=${levelOf(node.sockets_used / node.sockets_total)}
-      text=${`${count(node.sockets_used)} of ${count(node.sockets_total)}`} />`}
+      text=${`${count(node.sockets_used)} of ${count(node.sockets_total)}`} />
+      <${Meter} label="File descriptors" share=${node.fd_used / node.fd_total}
+        level=${levelOf(node.fd_used / node.fd_total)}
+        text=${`${count(node.fd_used)} of ${count(node.fd_total)}`} />`}
     <${Key} rows=${[["Sync to disk takes", sync === undefined ? null : duration(sync)]]} />
   </section>`;
 }
@@ -141,17 +146,17 @@ function Churn({ rates }) {
     went: rates[went],
     wentRate: rates[`${went}_details`]?.rate,
   }));
-  return html`<section class="box"><h2>Opened and closed</h2>
+  return html`<section class="box"><h2>Opened and closed since the start</h2>
     <${Grid} rows=${rows} columns=${CHURN_COLUMNS} caption="Opened and closed"
       rowKey=${(row) => row.title} /></section>`;
 }
 
 const CHURN_COLUMNS = [
   { name: "title", title: "", label: "Objects", sort: false },
-  { name: "came", title: "Since the start", align: "right", cell: (row) => count(row.came) },
-  { name: "cameRate", title: "Now", align: "right", cell: (row) => rate(row.cameRate) },
-  { name: "went", title: "Gone", align: "right", cell: (row) => count(row.went) },
-  { name: "wentRate", title: "Now", align: "right", cell: (row) => rate(row.wentRate) },
+  { name: "came", title: "Opened", align: "right", cell: (row) => count(row.came) },
+  { name: "cameRate", title: "a second", align: "right", cell: (row) => rate(row.cameRate) },
+  { name: "went", title: "Closed", align: "right", cell: (row) => count(row.went) },
+  { name: "wentRate", title: "a second", align: "right", cell: (row) => rate(row.wentRate) },
 ];
 
 const PORTS = [

@@ -38,7 +38,8 @@ export default function Policy({ parts, query }) {
   return html`<${Page} title=${title}
     head=${isNew ? title : html`${operator ? "Operator policy" : "Policy"}${" "}
       <span class="name">${name}</span> <span class="crumb">in
-      ${" "}<span class="name">${vhost}</span></span>`}>
+      ${" "}<span class="name">${vhost}</span></span>`}
+    actions=${!isNew && policy && html`<${Delete} path=${parts} noun=${noun} why=${why} />`}>
     ${error && html`<${Missing} error=${error} kind=${kind} name=${name} />`}
     ${policy &&
     html`<${Editor} key=${JSON.stringify(parts)} kind=${kind} noun=${noun} policy=${policy}
@@ -64,7 +65,6 @@ function Editor({ kind, noun, policy, isNew, why, operator }) {
     priority: String(policy.priority),
     rows: isNew ? [{ name: "max-length", text: "" }] : rowsOf(policy.definition),
   }));
-  const [asking, setAsking] = useState(false);
   const outcome = useOutcome();
   const vhosts = useData(["vhosts"], { page: 1, page_size: 500, columns: "name" });
   const set = (name) => (value) => setGiven((before) => ({ ...before, [name]: value }));
@@ -107,14 +107,16 @@ function Editor({ kind, noun, policy, isNew, why, operator }) {
       <${PolicyPreview} preview=${preview}
         why=${why || (unfinished ? "Give each setting a value." : "")} />
     </div>
-    <${Same} ...${linesOf(kind, given, body, isNew)} />
-    ${!isNew &&
-    html`<div>
-        <${Button} kind="danger" why=${why} onClick=${() => setAsking(true)}
-          >Delete ${noun}<//>
-      </div>
-      <${DeletePolicy} open=${asking} path=${path} noun=${noun} name=${given.name}
-        onClose=${() => setAsking(false)} onGone=${() => go([kind])} />`}`;
+    <${Same} ...${linesOf(kind, given, body, isNew)} />`;
+}
+
+function Delete({ path, noun, why }) {
+  const [kind, , name] = path;
+  const [asking, setAsking] = useState(false);
+  return html`<${Button} kind="danger" why=${why} onClick=${() => setAsking(true)}
+      >Delete ${noun}<//>
+    <${DeletePolicy} open=${asking} path=${path} noun=${noun} name=${name}
+      onClose=${() => setAsking(false)} onGone=${() => go([kind])} />`;
 }
 
 /** What saves the policy as it stands in the fields; before it has a name, what lists all. */

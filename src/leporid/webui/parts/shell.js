@@ -15,7 +15,7 @@ import { Alarms } from "./alarms.js";
 import { Notice } from "./notice.js";
 import { Search } from "./search.js";
 
-const VHOSTS_EVERY_MS = 60_000;
+const NAMES_EVERY_MS = 60_000;
 const THEMES = [
   ["system", "Like the system"],
   ["light", "Light"],
@@ -60,12 +60,18 @@ function Lost() {
   );
 }
 
+/** Which broker this is, for who has pages of several. */
+function Cluster() {
+  const { data } = useData(["cluster-name"], {}, { every: NAMES_EVERY_MS });
+  return data && html`<span class="cluster name" title="Cluster name">${data.name}</span>`;
+}
+
 function VhostChoice() {
   const chosen = useVhost();
   const { data } = useData(
     ["vhosts"],
     { columns: "name", page: 1, page_size: 500 },
-    { every: VHOSTS_EVERY_MS },
+    { every: NAMES_EVERY_MS },
   );
   const names = (data?.items ?? []).map((each) => each.name);
   if (chosen !== null && !names.includes(chosen)) {
@@ -182,6 +188,7 @@ export function Shell({ groups, user, children }) {
       <a class="brand" href=${href([])}
         ><span class="brand-mark" aria-hidden="true"></span>Leporid</a>
       <${Search} />
+      <${Cluster} />
       <${VhostChoice} />
       <${UserMenu} user=${user} />
     </header>

@@ -173,8 +173,11 @@ function Drawing({ graph, layout, structure, find, focus, picked, setPicked, ope
             ${layout.blocks.map(({ id, place }) => html`<rect key=${id} class="block" x=${place.x}
               y=${place.y} width=${place.width} height=${place.height} rx="8" />`)}
             ${layout.edges.map((edge) => html`<${Edge} key=${edge.key} edge=${edge}
-              graph=${graph} layout=${layout} shown=${labelled || isNear(near, edge)}
+              graph=${graph} layout=${layout}
               dim=${near ? !isNear(near, edge) : hits !== null} />`)}
+            ${layout.edges.filter((edge) => labelled || isNear(near, edge)).map((edge) => html`
+              <${EdgeText} key=${edge.key} edge=${edge} graph=${graph} layout=${layout}
+                dim=${near ? !isNear(near, edge) : hits !== null} />`)}
           </g>
           ${nodes.map((node, index) => html`<${Box} key=${node.id} node=${node} index=${index}
             place=${layout.places.get(node.id)} tab=${node.id === at} dim=${dim(node.id)}
@@ -194,26 +197,38 @@ function Drawing({ graph, layout, structure, find, focus, picked, setPicked, ope
     </div>`;
 }
 
-function Edge({ edge, graph, layout, shown, dim }) {
+function Edge({ edge, graph, layout, dim }) {
   const from = layout.places.get(edge.from);
   const to = layout.places.get(edge.to);
   if (!from || !to) return null;
-  const filtered = edge.bindings.some((one) => one.filter);
   const [source, target] = [edge.ends.from, edge.ends.to].map((id) => graph.nodes.get(id));
   const flow = edge.rate ?? Math.min(source.rateOut || 0, target.rateIn || 0);
-  const label = cut(keysText(edge, 1).trim() || (edge.kind === "alternate" ? "alternate" : ""), 22);
-  const place = labelPlace(from, to, graph.ends.get(edge.of[0]));
-  const kind = `edge edge-${edge.kind}${filtered ? " edge-filter" : ""}${dim ? " is-dim" : ""}`;
   return html`
-    <g class=${kind}>
+    <g class=${classOf(edge, dim)}>
       <path d=${pathOf(from, to)} marker-end=${`url(#arrow-${edge.kind})`}
         stroke-width=${1.25 + Math.min(5, 1.4 * Math.log10(1 + flow))}>
         <title>${edge.of.length > 1 ? `${count(edge.of.length)} edges such as ` : ""}${source.title}
           ${" → "}${edgeText(edge.ends, graph.nodes)}</title>
       </path>
-      ${shown && label && html`<text x=${place.x} y=${place.y} text-anchor=${
+    </g>`;
+}
+
+function classOf(edge, dim) {
+  const filtered = edge.bindings.some((one) => one.filter);
+  return `edge edge-${edge.kind}${filtered ? " edge-filter" : ""}${dim ? " is-dim" : ""}`;
+}
+
+/** What stands at an edge; drawn after all edges, so that none goes through it. */
+function EdgeText({ edge, graph, layout, dim }) {
+  const [from, to] = [edge.from, edge.to].map((id) => layout.places.get(id));
+  if (!from || !to) return null;
+  const label = cut(keysText(edge, 1).trim() || (edge.kind === "alternate" ? "alternate" : ""), 22);
+  const place = labelPlace(from, to, graph.ends.get(edge.of[0]));
+  return html`
+    <g class=${classOf(edge, dim)}>
+      ${label && html`<text x=${place.x} y=${place.y} text-anchor=${
         place.anchor}>${label}</text>`}
-      ${shown && edge.rate > 0 && html`<text class="edge-rate" x=${place.x} y=${place.y + 17}
+      ${edge.rate > 0 && html`<text class="edge-rate" x=${place.x} y=${place.y + 17}
         text-anchor=${place.anchor}>${rate(edge.rate)}</text>`}
     </g>`;
 }

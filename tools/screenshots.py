@@ -77,7 +77,7 @@ ORDER = {
 """The largest comes first; lists that are not named have an order of their own."""
 WHERE = {"queues": "type!=stream"}
 """Streams have a page of their own."""
-IDLE = """() => !document.querySelector('[aria-busy=true], .chart-none')
+IDLE = """() => !document.querySelector('[aria-busy=true]')
   && document.querySelector('main').innerText.length > 80
   && !/Loading|Looking…|on their way/.test(document.body.textContent)"""
 """What was asked for is there, and the charts have samples."""

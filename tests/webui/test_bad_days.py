@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+from base64 import b64encode
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +18,7 @@ from tests.webui.browsing import HANDS, Tab, Watch
 from tests.webui.example import Api
 from tests.webui.pages import PAGES
 
+from leporid.management.admission import LIVE_MAX
 from leporid.testing.process import BrokerProcess
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -22,6 +26,8 @@ expect = sync_api.expect
 pytestmark = pytest.mark.slow
 
 HOUR_MS = 3600_000
+OF_ONE_USER = LIVE_MAX // 2
+"""Pages with live figures."""
 
 
 @pytest.fixture
@@ -101,6 +107,22 @@ def test_an_alarm_is_told_on_every_page_until_it_ends(browser: Any, tmp_path: Pa
             os.kill(process.pid, signal.SIGHUP)
             expect(banner).to_have_count(0)
         context.close()
+
+
+def test_a_page_that_may_not_listen_says_so_until_it_may(context: Any, broker: Any, api: Api):
+    tab = Tab(context.new_page())
+    login = b64encode(b"alice:secret-alice").decode()
+    with contextlib.ExitStack() as listening:
+        for _ in range(OF_ONE_USER):
+            client = HTTPConnection("127.0.0.1", broker.http_port, timeout=60)
+            listening.callback(client.close)
+            client.request("GET", "/api/live", headers={"Authorization": f"Basic {login}"})
+            assert client.getresponse().status == 200
+        tab.page.goto("/#/users")
+        log_in(tab, "alice", "secret-alice")
+        expect(tab.page.locator(".lost")).to_contain_text("As many pages are open as may have")
+        expect(tab.row("carl")).to_be_visible()
+    expect(tab.page.locator(".lost")).to_have_count(0)
 
 
 def test_tabs_of_one_browser_have_one_user(context: Any):

@@ -69,6 +69,23 @@ def test_the_overview_says_what_needs_attention_and_leads_on(tab: Tab, hands: Ha
     expect(tab.page.get_by_role("heading", name="Queues", exact=True)).to_be_visible()
 
 
+def test_a_chart_of_what_did_not_happen_says_so(tab: Tab):
+    """Such as how long syncs took, of a broker that had nothing to sync."""
+    samples = re.compile(r"/api/samples\?")
+    times = [1_795_000_000_000 + 10_000 * number for number in range(5)]
+    values = {"sync_ms": [None] * 5, "memory": [1, 2, 3, 4, 5]}
+    answer = {"range": "hour", "every_s": 10, "times_ms": times, "values": values, "rates": {}}
+    tab.page.route(samples, lambda route: route.fulfill(json=answer))
+    try:
+        tab.open(range="hour")
+        syncs = tab.page.get_by_role("figure", name="Sync to disk")
+        expect(syncs).to_contain_text("Nothing was measured in this time.")
+        memory = tab.page.get_by_role("figure", name="Memory")
+        expect(memory.locator(".chart-none")).to_have_count(0)
+    finally:
+        tab.page.unroute(samples)
+
+
 def test_a_name_that_is_looked_for_leads_to_its_page(tab: Tab):
     tab.open()
     finder = tab.page.get_by_role("combobox", name="Go to a queue, stream or exchange")

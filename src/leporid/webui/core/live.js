@@ -23,15 +23,19 @@ let watched = "";
 // What the user may not watch: a page of it has other figures, which are not to be missed.
 let refused = null;
 let timer = null;
+/** What `useLost` returns while the broker answers, and lets no more pages listen. */
+export const CROWDED = "crowded";
+
 // Since when nothing comes although somebody listens, by this machine's clock; null: it comes.
-let lostMs = null;
+let lost = null;
 const watchers = new Set();
 
-function setLost(ms) {
-  if ((lostMs === null) !== (ms === null)) {
-    lostMs = ms;
+function setLost(found) {
+  // Since when it is stays what it was.
+  if (typeof found !== typeof lost) {
+    lost = found;
     for (const watcher of [...watchers]) {
-      watcher(lostMs);
+      watcher(lost);
     }
   }
 }
@@ -110,12 +114,13 @@ async function ended(query) {
     if (query) {
       refused = query;
       follow();
-      return;
+    } else {
+      setLost(CROWDED);
     }
   } catch {
     // The broker is away, or nobody is logged in.
+    setLost(Date.now());
   }
-  setLost(Date.now());
 }
 
 let asked = false;
@@ -154,12 +159,15 @@ export function useLive(watch = []) {
   return sample;
 }
 
-/** Return since when the broker says nothing more, in milliseconds since 1970; null if it does. */
+/**
+ * Return since when the broker says nothing more, in milliseconds since 1970; CROWDED; or null, if
+ * it does say something.
+ */
 export function useLost() {
-  const [found, setFound] = useState(lostMs);
+  const [found, setFound] = useState(lost);
   useEffect(() => {
     watchers.add(setFound);
-    setFound(lostMs);
+    setFound(lost);
     return () => watchers.delete(setFound);
   }, []);
   return found;

@@ -212,7 +212,9 @@ export function Chart({ title, times, series, range, onRange, why = "", height =
       : html`<div class=${isNone ? "chart-box is-none" : "chart-box"} role="img"
           aria-label=${`${title}: ${said}`}>
           <${Plot} times=${times} series=${drawn} height=${height} onCursor=${setCursor} />
-          ${isNone && html`<p class="chart-none">The first samples are on their way.</p>`}
+          ${isNone && html`<p class="chart-none">${times.length > 2
+            ? "Nothing was measured in this time."
+            : "The first samples are on their way."}</p>`}
         </div>`}
     <ul class="legend">
       ${drawn.map(

@@ -5,7 +5,7 @@
 import { useData } from "../core/data.js";
 import { moment } from "../core/format.js";
 import { html, useEffect, useRef, useState } from "../core/html.js";
-import { useLost } from "../core/live.js";
+import { CROWDED, useLost } from "../core/live.js";
 import { href, setQuery, useRoute } from "../core/route.js";
 import { logout, may, useFreshRights } from "../core/session.js";
 import { setTheme, theme } from "../core/theme.js";
@@ -52,11 +52,14 @@ function Navigation({ groups, user, current, onGo }) {
 
 /** Says that what is shown is old. */
 function Lost() {
-  const sinceMs = useLost();
+  const found = useLost();
   return (
-    sinceMs !== null &&
-    html`<div class="banner lost"><${Notice} kind="warn">The broker has not answered since
-      ${" "}${moment(sinceMs)}. What is shown may be older.<//></div>`
+    found !== null &&
+    html`<div class="banner lost"><${Notice} kind="warn">${found === CROWDED
+      ? "As many pages are open as may have live figures. Lists are renewed here; alarms and " +
+        "figures of this second are not, until another page of your user is closed."
+      : `The broker has not answered since ${moment(found)}. What is shown may be older.`}
+    <//></div>`
   );
 }
 

@@ -88,21 +88,24 @@ def test_what_messages_say_is_escaped():
 def test_what_is_drawn_has_its_unit_and_all_classes():
     rows = found() | {
         "minutes": [
-            FIGURES | {"minute": NOON + timedelta(minutes=at), "delay_ms_max": 6000.0}
+            FIGURES
+            | {"minute": NOON + timedelta(minutes=at), "delay_ms_p50": 2.0, "delay_ms_max": 6000.0}
             for at in (0, 2)
         ],
         "sizes": [{"upto": 1, "messages": 2}, {"upto": 8, "messages": 1}],
         "delays": [{"upto": 0.5, "messages": 3}],
     }
     charts = {chart["id"]: chart for chart in data_of(page("s", rows, 0))}
-    messages, volume, sizes, delays, classes = charts.values()
+    messages, volume, median, greatest, sizes, classes = charts.values()
     begin = NOON.timestamp()
     assert messages["x"] == [begin, begin + 60, begin + 120]
     assert messages["series"][0]["values"] == [3, 0, 3]
-    assert (messages["unit"], volume["unit"], delays["unit"]) == ("count", "bytes", "ms")
+    assert (messages["unit"], volume["unit"], median["unit"]) == ("count", "bytes", "ms")
     assert sizes["labels"] == ["1 B", "2 B", "4 B", "8 B"]
     assert sizes["series"][0]["values"] == [2, 0, 0, 1]
-    assert delays["series"][1]["values"] == [6000.0, None, 6000.0]
+    # Each has a scale of its own: a delay of a minute would leave nothing of milliseconds.
+    assert [one["values"] for one in median["series"]] == [[2.0, None, 2.0]]
+    assert [one["values"] for one in greatest["series"]] == [[6000.0, None, 6000.0]]
     assert classes["labels"] == ["0.5 ms"]
 
 

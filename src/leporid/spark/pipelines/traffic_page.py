@@ -28,6 +28,8 @@ INTERVALS_SECONDS = (1, 5, 10, 30, 60, 300, 900, 3600, 21_600, 86_400, 7 * 86_40
 FINE_SECONDS = 3600
 # What `filled` adds to a gap at most.
 FILLED_MAX = 2_000
+# Of a class; it begins where the one before it ends.
+UP_TO_LABEL = "each bar is up to its label"
 # What the web UI's copy of uPlot has behind it, as it is imported there; here it is no module.
 EXPORT: Final = "export default uPlot;\n"
 
@@ -148,13 +150,17 @@ def _charts(found: Mapping[str, Rows], every_seconds: float) -> list[dict[str, A
     charts = [
         lines("Messages", f"in each {every}", "count", messages="messages"),
         lines("Volume", f"bytes of bodies in each {every}", "bytes", bytes="bytes"),
-        bars("Sizes", "messages by size of body", found["sizes"], size),
     ]
     if found["delays"]:
         text = f"from sending to the broker, in each {every}"
-        columns = {"median": "delay_ms_p50", "maximum": "delay_ms_max"}
-        charts.append(lines("Delay", text, "ms", **columns))
-        charts.append(bars("Delays", "messages by delay", found["delays"], delay))
+        # Each with a scale of its own: beside a second, nothing is seen of milliseconds.
+        charts.append(lines("Median delay", text, "ms", median="delay_ms_p50"))
+        charts.append(lines("Longest delay", text, "ms", maximum="delay_ms_max"))
+    text = f"messages by size of body: {UP_TO_LABEL}"
+    charts.append(bars("Sizes", text, found["sizes"], size))
+    if found["delays"]:
+        text = f"messages by delay: {UP_TO_LABEL}"
+        charts.append(bars("Delays", text, found["delays"], delay))
     # The first one is as wide as two, so that no place stays empty.
     charts[0]["wide"] = len(charts) % 2 == 1
     return [{"id": f"chart-{at}", **chart} for at, chart in enumerate(charts)]
@@ -233,7 +239,8 @@ def doubling(classes: Rows) -> list[Mapping[str, Any]]:
 def _tables(found: Mapping[str, Rows]) -> str:
     most = max((row["messages"] for row in found["keys"]), default=1)
     keys = "".join(
-        f"<tr><td>{named(row['exchange'])}</td><td>{html.escape(row['routing_key'] or '')}</td>"
+        f"<tr><td>{named(row['exchange'])}</td>"
+        f'<td class="key">{html.escape(row["routing_key"] or "")}</td>'
         f'<td class="meter"><i style="width:{100 * row["messages"] / most:.1f}%"></i></td>'
         f'<td class="n">{row["messages"]:,}</td><td class="n">{100 * row["share"]:.1f} %</td>'
         f'<td class="n">{size(row["bytes_mean"])}</td>'
@@ -241,18 +248,19 @@ def _tables(found: Mapping[str, Rows]) -> str:
         for row in found["keys"]
     )
     sessions = "".join(
-        f"<tr><td>{html.escape(str(row['key']))}</td><td>{stamp(row['started_at'])}</td>"
-        f'<td class="n">{timedelta(seconds=round(row["seconds"]))}</td>'
-        f'<td class="n">{row["messages"]:,}</td><td class="n">{size(row["bytes"])}</td></tr>'
+        f'<tr><td class="key">{html.escape(str(row["key"]))}</td>'
+        f'<td class="n">{row["messages"]:,}</td><td class="n">{size(row["bytes"])}</td>'
+        f'<td class="n time">{_of_two_lines(row["started_at"])}</td>'
+        f'<td class="n">{timedelta(seconds=round(row["seconds"]))}</td></tr>'
         for row in found["sessions"]
     )
     return (
         '<section class="wide"><h2>Busiest keys</h2><table><tr><th>exchange</th><th>routing key'
-        '</th><th></th><th class="n">messages</th><th class="n">of its exchange</th>'
+        '</th><th class="meter"></th><th class="n">messages</th><th class="n">of its exchange</th>'
         f'<th class="n">mean size</th><th class="n">99 % delay</th></tr>{keys}</table></section>'
         '<section class="wide"><h2>Largest sessions</h2><p>times in which a key was busy</p>'
-        '<table><tr><th>key</th><th>from</th><th class="n">lasted</th><th class="n">messages</th>'
-        f'<th class="n">bytes</th></tr>{sessions}</table></section>'
+        '<table><tr><th>key</th><th class="n">messages</th><th class="n">bytes</th>'
+        f'<th class="n">from</th><th class="n">lasted</th></tr>{sessions}</table></section>'
     )
 
 
@@ -262,6 +270,11 @@ def _tables(found: Mapping[str, Rows]) -> str:
 def stamp(moment: datetime) -> str:
     """Return a time."""
     return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _of_two_lines(moment: datetime) -> str:
+    """Return a time that a narrow column divides between day and hour only."""
+    return " ".join(f"<span>{part}</span>" for part in stamp(moment).split())
 
 
 def named(exchange: str | None) -> str:

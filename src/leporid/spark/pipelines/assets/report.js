@@ -82,12 +82,12 @@ function valueAxis(unit) {
 }
 
 function seriesOf(chart, more) {
-  return chart.series.map((one, at) => ({
+  return chart.series.map((one) => ({
     label: one.label,
-    stroke: colour(`--s${at}`),
+    stroke: colour("--s0"),
     width: 2,
     value: (plot, number) => (number == null ? "–" : UNITS[chart.unit](number, number)),
-    ...more(at),
+    ...more,
   }));
 }
 
@@ -107,7 +107,7 @@ function lines(chart) {
     ],
     series: [
       { label: "UTC", value: (plot, at) => (at == null ? "–" : full(at)) },
-      ...seriesOf(chart, () => ({ points: { show: chart.x.length < 40, size: 6 } })),
+      ...seriesOf(chart, { points: { show: chart.x.length < 40, size: 6 } }),
     ],
   };
 }
@@ -133,12 +133,12 @@ function bars(chart, width) {
     ],
     series: [
       { label: "up to", value: (plot, at) => (at == null ? "–" : chart.labels[at]) },
-      ...seriesOf(chart, () => ({
+      ...seriesOf(chart, {
         fill: colour("--s0"),
         width: 0,
         paths: uPlot.paths.bars({ size: [0.8, BAR_WIDTH_MAX] }),
         points: { show: false },
-      })),
+      }),
     ],
   };
 }

@@ -158,9 +158,9 @@ class Cluster:
             worker.wait_for("Successfully registered with master")
         self.workers += made
 
-    def kill_worker(self) -> None:
+    def kill_worker(self, which: int) -> None:
         """One machine is gone, with its executor."""
-        self.workers.pop().kill()
+        self.workers.pop(which).kill()
 
     def _start(self, name: str, *options: str) -> Spoken:
         command = [str(SPARK_CLASS), f"org.apache.spark.deploy.{name}", *options]

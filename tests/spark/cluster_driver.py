@@ -19,7 +19,6 @@ from leporid.spark.session import session
 
 # Small steps, so that a task that waits has handed on most of what came before.
 BATCH_ROWS = 1000
-BATCHES_BEFORE = 12
 
 
 def say(*words: object) -> None:
@@ -27,14 +26,18 @@ def say(*words: object) -> None:
     sys.stdout.flush()
 
 
-def waiting(port: int | None) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """A step that changes nothing, but waits at a gate in the middle of each task."""
+def waiting(gate: tuple[int, int] | None) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """A step that changes nothing, but waits at a gate in the middle of each task.
+
+    Args:
+        gate: its port, and how many batches a task hands on before it waits; None: there is none.
+    """
 
     def step(batches: Iterator[Any]) -> Iterator[Any]:
         for number, batch in enumerate(batches):
-            if number == BATCHES_BEFORE and port is not None:
-                with socket.create_connection(("127.0.0.1", port)) as gate:
-                    gate.recv(1)
+            if gate is not None and number == gate[1]:
+                with socket.create_connection(("127.0.0.1", gate[0])) as gate_keeper:
+                    gate_keeper.recv(1)
             yield batch
 
     return step

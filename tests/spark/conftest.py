@@ -1,5 +1,7 @@
-"""The Spark side against a small broker in this process; see `fake`."""
+"""The Spark side against a small broker in this process (see `fake`), and when tests kill."""
 
+import os
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,23 @@ from tests.spark.fake import FakeBroker, serving
 from leporid.spark import options
 from leporid.spark.http import Client, forget_clients
 
+SEED = "LEPORID_TEST_SEED"
+"""A number: tests that kill something do so at other moments. A test that fails shows it."""
+
 
 @pytest.fixture
 def broker() -> Iterator[FakeBroker]:
     with serving() as fake:
         yield fake
         forget_clients()
+
+
+@pytest.fixture
+def choose(request: pytest.FixtureRequest) -> random.Random:
+    """What says when something is killed."""
+    seed = os.environ.get(SEED, "1")
+    request.node.add_report_section("setup", "seed", f"{SEED}={seed}")
+    return random.Random(f"{request.node.name} {seed}")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +54,7 @@ def publish(broker: BrokerProcess, stream: str, count: int) -> None:
 
 
 def test_every_row_once_through_a_query_whose_broker_is_killed(
-    broker: BrokerProcess, spark_session: Any, tmp_path: Path
+    broker: BrokerProcess, spark_session: Any, tmp_path: Path, choose: random.Random
 ):
     """Stream, transformation, stream: 100,000 rows, three times kill -9."""
     declare(broker, "in", "out")
@@ -71,7 +72,7 @@ def test_every_row_once_through_a_query_whose_broker_is_killed(
     listener = Progress(lambda done: batches.put(done.batchId))
     spark_session.streams.addListener(listener)
     killed: list[int] = []
-    kills = threading.Thread(target=kill_after_batches, args=(broker, batches, killed))
+    kills = threading.Thread(target=kill_after_batches, args=(broker, batches, killed, choose))
     try:
         query = (
             changed.writeStream.format("leporid")
@@ -93,14 +94,21 @@ def test_every_row_once_through_a_query_whose_broker_is_killed(
 
 
 def kill_after_batches(
-    broker: BrokerProcess, batches: queue.SimpleQueue[int], killed: list[int]
+    broker: BrokerProcess,
+    batches: queue.SimpleQueue[int],
+    killed: list[int],
+    choose: random.Random,
 ) -> None:
-    """Each time another batch is done, until it was killed often enough."""
+    """Some time after one or two more batches are done, until it was killed often enough."""
+    never = threading.Event()
     while len(killed) < KILLS:
         try:
-            done = batches.get(timeout=BATCH_SECONDS)
+            for _ in range(choose.randint(1, 2)):
+                done = batches.get(timeout=BATCH_SECONDS)
         except queue.Empty:
             return
+        # Somewhere in the next batch.
+        never.wait(choose.uniform(0, 0.5))
         broker.kill()
         killed.append(done)
         broker.start()

@@ -92,7 +92,8 @@ class Stack:
     def _after(self) -> None:
         work = self.engine.begin_sync()
         if work is not None:
-            self.engine.end_sync(work[0], work[1])
+            generation, writes, _, streams = work
+            self.engine.end_sync(generation, writes, streams)
             self.turns.wake()
         for entry in list(self._waiting):
             condition, future = entry

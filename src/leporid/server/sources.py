@@ -61,6 +61,7 @@ OTHER_VARIABLES: Final = frozenset(
         "LEPORID_TEST_URL",
         "LEPORID_TEST_API_URL",
         "LEPORID_TEST_COMMAND",
+        "LEPORID_TEST_SEED",
         "LEPORID_TRACE",
     }
 )

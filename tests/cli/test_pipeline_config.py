@@ -1,6 +1,11 @@
+import configparser
+import shlex
+from pathlib import Path
+
 import pytest
 
-from leporid.cli.pipeline import PIPELINES, fill_one
+from leporid.cli.main import parser
+from leporid.cli.pipeline import EXIT_WRONG_USE, PIPELINES, fill_one
 from leporid.cli.pipeline_config import ConfigError, read
 
 FILE = """
@@ -101,3 +106,19 @@ def test_what_is_wrong_is_told_with_its_table(load, text, told):
 def test_a_file_that_is_not_there_is_told(tmp_path):
     with pytest.raises(ConfigError, match=r"none\.toml.*No such file"):
         read(tmp_path / "none.toml", {})
+
+
+def test_the_unit_of_systemd_runs_a_file_and_lets_steps_end():
+    path = Path(__file__).parents[2] / "packaging" / "systemd" / "leporid-pipelines.service"
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.read_string(path.read_text())
+    service = unit["Service"]
+    program, *words = shlex.split(service["ExecStart"])
+    given = parser().parse_args(words)
+    assert (Path(program).name, given.verb) == ("leporid", "run")
+    assert given.config == Path("/etc/leporid/pipelines.toml")
+    # A signal is for Python alone; Java would end in the middle of a step.
+    assert service["KillMode"] == "mixed"
+    assert "KillSignal" not in service
+    assert service["Restart"] == "on-failure"
+    assert service["RestartPreventExitStatus"] == str(EXIT_WRONG_USE)

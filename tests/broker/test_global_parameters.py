@@ -11,6 +11,18 @@ from leporid.broker import global_parameters
 from leporid.broker.global_parameters import GlobalParameter
 
 
+def test_a_cluster_gets_an_id_once():
+    world = World()
+    there = world.broker.global_parameters
+    assert there.cluster_id is None
+    there.seed_cluster_id(bytes)
+    there.seed_cluster_id(lambda size: b"x" * size)
+    assert there.cluster_id == "rabbitmq-cluster-id-AAAAAAAAAAAAAAAAAAAAAA"
+    assert len(world.changes) == 1
+    there.put(GlobalParameter("internal_cluster_id", 7))
+    assert there.cluster_id is None
+
+
 def test_parameters_are_recorded_and_come_back(monkeypatch: pytest.MonkeyPatch):
     world = World()
     there = world.broker.global_parameters

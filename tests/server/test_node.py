@@ -255,6 +255,31 @@ async def test_metrics_name_the_cluster_as_it_is_called_now(
 
 
 @slow
+async def test_a_cluster_has_an_id_that_stays(tmp_path: Path, http: httpx.AsyncClient):
+    """As in RabbitMQ, and it may be given another by an import or over HTTP."""
+
+    async def shown(broker: BrokerProcess) -> tuple[str, str]:
+        text = (await http.get(page(broker, "metrics"))).text
+        (label,) = re.findall(r'rabbitmq_cluster_permanent_id="([^"]*)"', text)
+        return (await http.get(page(broker, path), auth=guest)).json()["value"], label
+
+    guest, path = ("guest", "guest"), "api/global-parameters/internal_cluster_id"
+    with BrokerProcess(tmp_path / "data") as broker:
+        first, label = await shown(broker)
+        assert re.fullmatch(r"rabbitmq-cluster-id-[\w-]{22}", first)
+        assert first == label
+        broker.kill()
+    with BrokerProcess(tmp_path / "data") as broker:
+        assert await shown(broker) == (first, first)
+        given = {"name": "internal_cluster_id", "value": "another"}
+        await http.put(page(broker, path), json=given, auth=guest)
+        assert await shown(broker) == ("another", "another")
+        broker.kill()
+    with BrokerProcess(tmp_path / "data") as broker:
+        assert await shown(broker) == ("another", "another")
+
+
+@slow
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

@@ -1,12 +1,13 @@
 """Global parameters: values under names, which belong to no virtual host.
 
 Responsible for keeping them, and for recording each change. Must not know what a value means but
-that `cluster_name` is what the broker is called. Invariant: a value is JSON, and comes back as it
-was given.
+that `cluster_name` is what the broker is called, and `internal_cluster_id` tells it from others.
+Invariant: a value is JSON, and comes back as it was given.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from leporid.broker.stored import StoredGlobalParameter
 from leporid.durable import Change, Drop, Put
 
 CLUSTER_NAME: Final = "cluster_name"
+CLUSTER_ID: Final = "internal_cluster_id"
+"""RabbitMQ's tools read it; metrics have it as `rabbitmq_cluster_permanent_id`."""
 PARAMETERS_MAX: Final = 1000
 """RabbitMQ has no limit. A handful is usual; a value may have as many bytes as a request's body."""
 
@@ -68,6 +71,18 @@ class GlobalParameters:
             self._found[parameter.name] = parameter
             self._record(Put(StoredGlobalParameter(parameter.name, json.dumps(parameter.value))))
         return before is None
+
+    def seed_cluster_id(self, random_bytes: Callable[[int], bytes]) -> None:
+        """Have an id of the cluster, in RabbitMQ's form, if there is none."""
+        if CLUSTER_ID not in self._found:
+            drawn = base64.urlsafe_b64encode(random_bytes(16)).decode().rstrip("=")
+            self.put(GlobalParameter(CLUSTER_ID, f"rabbitmq-cluster-id-{drawn}"))
+
+    @property
+    def cluster_id(self) -> str | None:
+        """What tells this cluster from others; None if somebody has taken it away."""
+        found = self._found.get(CLUSTER_ID)
+        return found.value if found is not None and isinstance(found.value, str) else None
 
     def restore(self, name: str, text: str) -> None:
         """Have one that was recorded; raises ValueError if that is no JSON."""

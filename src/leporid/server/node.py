@@ -398,7 +398,7 @@ class Node:
             identity=Identity(
                 node=CLUSTER,
                 cluster=lambda: self._broker.cluster_name,
-                cluster_id=lambda: self._engine.streams.incarnation_prefix,
+                cluster_id=lambda: self._broker.global_parameters.cluster_id or "",
                 version=__version__,
                 runtime=f"Python {sys.version.split()[0]}",
             ),
@@ -475,6 +475,7 @@ class Node:
             )  # fmt: skip
         for name in self._config.vhosts:
             self._broker.add_vhost(name)
+        self._broker.global_parameters.seed_cluster_id(secrets.token_bytes)
         self._define()
 
     def _define(self) -> None:

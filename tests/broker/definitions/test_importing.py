@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -23,9 +24,11 @@ from tests.broker.peer import World
 
 from leporid.amqp.methods import QueueDeclare, QueueDeclareOk
 from leporid.broker.access.passwords import NoPassword
+from leporid.broker.definitions.document import reading
 from leporid.broker.definitions.exporting import exported_of
 from leporid.broker.definitions.importing import importing
 from leporid.broker.definitions.plan import DefinitionsRefused, Plan
+from leporid.broker.registry import finished
 from leporid.broker.stored import StoredBinding
 from leporid.durable import Put, Together
 
@@ -60,8 +63,51 @@ def test_a_second_time_changes_nothing(world: World):
     assert [difference[noun].unchanged for noun in nouns] == [1, 1, 1]
 
 
+def test_what_people_leave_out_is_as_in_rabbitmq(world: World):
+    """Since 4.0: durable, and not deleted by itself."""
+    run(
+        world,
+        exchanges=[{"name": "x", "vhost": "/", "type": "topic"}],
+        queues=[{"name": "q", "vhost": "/"}],
+        bindings=[{"source": "x", "vhost": "/", "destination": "q", "destination_type": "queue"}],
+    )
+    found = all_of(restarted(world))
+    assert found["queues"] == [queue("q")]
+    assert [each["durable"] for each in found["exchanges"]] == [True]
+    assert [each["routing_key"] for each in found["bindings"]] == [""]
+
+
+def test_what_an_export_says_of_its_virtual_host_does_not_describe_another(world: World):
+    document = finished(
+        reading(
+            json.dumps(
+                {
+                    "rabbitmq_version": "4.0.5",
+                    "rabbitmq_definition_format": "single_virtual_host",
+                    "original_vhost_name": "app",
+                    "metadata": {"description": "d", "default_queue_type": "quorum"},
+                    "description": "d",
+                    "default_queue_type": "quorum",
+                    "limits": [],
+                    "queues": [{"name": "q", "durable": True, "auto_delete": False}],
+                }
+            ).encode()
+        )
+    )
+    difference = finished(importing(world.broker, document, "a test", scope="/")).difference
+    assert difference.ignored == [
+        (name, "vhost '/' keeps its own")
+        for name in ("metadata", "description", "default_queue_type")
+    ]
+    assert world.broker.vhosts["/"].queue("q").durable
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"queues": [queue("q", vhost="nope")]}, r"queues\[0\] 'q': there is no vhost 'nope'"),
+    (
+        {"queues": [{"name": "q"}]},
+        "vhost is missing; definitions of one virtual host are imported into one",
+    ),
     ({"queues": [queue("")]}, "name is empty"),
     ({"queues": [queue("x" * 256)]}, "name has 256 bytes"),
     ({"queues": [queue("q", durable="yes")]}, "durable should be true or false"),

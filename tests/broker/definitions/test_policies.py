@@ -46,6 +46,22 @@ def test_policies_govern_what_is_imported_with_them(world: World):
     assert vhost.queue("q").governed.definition == {"max-length": 6}
 
 
+def test_federation_is_left_out_of_policies(world: World):
+    """As its parameters are, and said; RabbitMQ without the plugin refuses the whole document."""
+    federated = policy("f", 0, definition={"federation-upstream-set": "all"})
+    both = policy("b", 0, definition={"federation-upstream": "up", "max-length": 3})
+    for _ in range(2):
+        difference = run(world, policies=[federated, both], queues=[queue("q")]).difference
+        assert difference.ignored == [
+            ("policy 'f' in vhost '/'", "there is no federation here"),
+            ("federation in policy 'b' in vhost '/'", "there is no federation here"),
+        ]
+    assert difference["policies"].unchanged == 1
+    vhost = world.broker.vhosts["/"]
+    assert [each.name for each in vhost.policies] == ["b"]
+    assert vhost.queue("q").governed.definition == {"max-length": 3}
+
+
 def test_there_may_be_so_many(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(policies, "POLICIES_MAX", 2)
     with pytest.raises(DefinitionsRefused, match="vhost '/' may have 2 of that kind"):

@@ -20,6 +20,7 @@ from leporid.broker.settings.table import KEYS
 
 RIGHT: dict[str, Any] = {
     "alternate-exchange": "unrouted",
+    "consumer-disconnected-timeout": 0,
     "consumer-timeout": 1000,
     "consumer-timeout-action": "requeue",
     "dead-letter-exchange": "",
@@ -36,13 +37,16 @@ RIGHT: dict[str, Any] = {
     "max-in-memory-length": 2**63 - 1,
     "max-length": 0,
     "max-length-bytes": 2**40,
+    "member-placement-tag": "region",
     "message-ttl": 0,
     "overflow": "reject-publish-dlx",
     "queue-leader-locator": "balanced",
     "queue-master-locator": "min-masters",
     "queue-mode": "lazy",
     "queue-version": 2,
+    "stream-filter-size-bytes": 32,
     "stream-max-segment-size-bytes": 3_000_000_000,
+    "target-group-size": 3,
     "ha-mode": "nodes",
     "ha-params": ["a", "b"],
     "ha-sync-mode": "automatic",
@@ -98,6 +102,14 @@ def test_every_key_has_values_that_are_right_and_last():
         ("stream-max-segment-size-bytes", -1, "-1 is not a valid segment size"),
         ("queue-master-locator", "x", '<<"x">> invalid queue-master-locator value'),
         ("queue-leader-locator", "x", '<<"x">> is not a valid queue leader locator value'),
+        ("target-group-size", 0, "0 is not a valid qq target count value"),
+        ("stream-filter-size-bytes", 15, "15 is not a valid filter size. Valid range is 16-255"),
+        ("consumer-disconnected-timeout", -1, "-1 is not a valid consumer disconnected timeout"),
+        (
+            "member-placement-tag",
+            "",
+            "<<>> is not a valid member-placement-tag value. Must be a non-empty string",
+        ),
         ("consumer-timeout", -1, "-1 is not a valid consumer timeout"),
         ("consumer-timeout-action", 1, "1 is not a valid consumer timeout action"),
         ("ha-mode", "x", '<<"x">> is not a valid ha-mode value'),
@@ -203,6 +215,8 @@ def test_a_policy_with_a_strange_key_is_not_for_that_type_of_queue():
         "delivery-limit": (True, True, False),
         "queue-leader-locator": (False, True, True),
         "ha-mode": (True, False, False),
+        "target-group-size": (False, True, False),
+        "stream-filter-size-bytes": (False, False, True),
     }
     for key, expected in cases.items():
         definition = ["max-length-bytes", key]

@@ -104,7 +104,7 @@ def test_what_an_import_says(leporid, tmp_path):
     assert said[6].startswith("ignored ")
     assert "{" not in "".join(said)
     said = leporid("definitions", "import", str(file), "--yes").splitlines()
-    assert said[0] == "1 virtual host, 1 queue, 1 policy, 1 parameter imported"
+    assert said[0] == "imported, but for what is named below"
     assert "added policy 'p' in 'told'" not in said
     assert said[5].startswith("conflicting queue 'orders' in 'told': ")
     assert leporid("definitions", "import", str(file), "--yes", "--quiet") == ""

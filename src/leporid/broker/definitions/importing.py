@@ -57,6 +57,10 @@ ABOUT: Final = frozenset(
         "leporid_version",
     }
 )
+OF_THE_VHOST: Final = frozenset(
+    {"metadata", "description", "tags", "default_queue_type", "limits", "name"}
+)
+"""What an export of one virtual host says of that host; RabbitMQ does not read it either."""
 
 
 def importing(
@@ -100,7 +104,7 @@ def importing(
 def _planning(plan: Plan, document: Document) -> Steps:
     for name, fact in document.facts.items():
         if name not in ABOUT and fact not in (None, "", [], {}):
-            plan.difference.ignore(name[:80], "nothing reads it")
+            plan.difference.ignore(name[:80], _unread(plan, name))
     for noun in NOUNS:
         items: list[Any] = document.items.get(noun, [])
         if items and plan.scope is not None and noun not in OF_VHOST:
@@ -116,6 +120,12 @@ def _planning(plan: Plan, document: Document) -> Steps:
                 plan.problem(f"{noun}[{at}]{_named(item)}: {reason}")
             items[at] = None  # what it took may go
             yield None
+
+
+def _unread(plan: Plan, fact: str) -> str:
+    if plan.scope is not None and fact in OF_THE_VHOST:
+        return f"vhost '{plan.scope}' keeps its own"
+    return "nothing reads it"
 
 
 def _planning_one(plan: Plan, noun: str, item: Mapping[str, Any]) -> Steps:

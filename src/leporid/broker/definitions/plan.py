@@ -124,6 +124,10 @@ class Plan:
 
     def vhost_of(self, item: Item) -> VirtualHost:
         """Return the virtual host that a definition belongs to; raises WrongDefinition."""
+        if self.scope is None and "vhost" not in item:
+            raise WrongDefinition(
+                "vhost is missing; definitions of one virtual host are imported into one"
+            )
         name = self.scope if self.scope is not None else name_in(item, "vhost")
         vhost = self.find_vhost(name)
         if vhost is None:

@@ -65,8 +65,8 @@ def plan_exchange(plan: Plan, item: Item) -> None:
     arguments = table_in(item)
     properties: Properties = {
         "type": text_in(item, "type"),
-        "durable": flag_in(item, "durable"),
-        "auto_delete": flag_in(item, "auto_delete"),
+        "durable": flag_in(item, "durable", True),
+        "auto_delete": flag_in(item, "auto_delete", False),
         "internal": flag_in(item, "internal", False),
         "arguments": shown(arguments),
     }
@@ -171,8 +171,8 @@ def plan_queue(plan: Plan, item: Item) -> None:
         return
     arguments = table_in(item)
     properties: Properties = {
-        "durable": flag_in(item, "durable"),
-        "auto_delete": flag_in(item, "auto_delete"),
+        "durable": flag_in(item, "durable", True),
+        "auto_delete": flag_in(item, "auto_delete", False),
         "exclusive": False,
         "arguments": shown(arguments),
     }

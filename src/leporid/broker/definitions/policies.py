@@ -27,12 +27,28 @@ VHOST_LIMITS: Final = "vhost-limits"
 LIMITS: Final = "limits"
 """The name of the one parameter of the component `vhost-limits`."""
 NOT_THERE: Final = "there is nothing of this component here"
+FEDERATION: Final = (
+    "federation-upstream",
+    "federation-upstream-pattern",
+    "federation-upstream-set",
+)
+"""What policies say of a plugin whose parameters are ignored, too."""
 
 
 def plan_policy(plan: Plan, item: Item) -> None:
     """Plan a policy."""
     vhost = plan.vhost_of(item)
-    _plan_policy(plan, vhost, name_in(item), item, operator=False)
+    name, definition = name_in(item), item.get("definition")
+    if isinstance(definition, dict) and not definition.keys().isdisjoint(FEDERATION):
+        rest = {key: value for key, value in definition.items() if key not in FEDERATION}
+        what = f"policy '{name}' in vhost '{vhost.name}'"
+        plan.difference.ignore(
+            f"federation in {what}" if rest else what, "there is no federation here"
+        )
+        if not rest:
+            return
+        item = {**item, "definition": rest}
+    _plan_policy(plan, vhost, name, item, operator=False)
 
 
 def plan_parameter(plan: Plan, item: Item) -> None:

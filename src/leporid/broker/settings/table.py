@@ -368,6 +368,49 @@ MIRRORING: Final = (
     _mirroring("ha-promote-on-failure"),
 )
 
+# Settings of RabbitMQ 4 about replicas, and about filters of its stream protocol. Definitions that
+# it exports have them.
+_LATER: Final = (
+    Setting(
+        "target-group-size",
+        "key",
+        _KEYS,
+        _QUORUM,
+        policy=PolicyKey(
+            "{} is not a valid qq target count value", merge=max, fits=whole(1, NUMBER_MAX)
+        ),
+    ),
+    Setting(
+        "member-placement-tag",
+        "key",
+        _KEYS,
+        _QUORUM,
+        policy=PolicyKey(
+            "{} is not a valid member-placement-tag value. Must be a non-empty string",
+            merge=_operators,
+            fits=lambda value: isinstance(value, str) and value != "",
+        ),
+    ),
+    Setting(
+        "consumer-disconnected-timeout",
+        "key",
+        _KEYS,
+        _QUORUM,
+        policy=PolicyKey(
+            "{} is not a valid consumer disconnected timeout", fits=whole(0, NUMBER_MAX)
+        ),
+    ),
+    Setting(
+        "stream-filter-size-bytes",
+        "key",
+        _KEYS,
+        _STREAM,
+        policy=PolicyKey(
+            "{} is not a valid filter size. Valid range is 16-255", fits=whole(16, 255)
+        ),
+    ),
+)
+
 _PARTITIONED: Final = ("direct", "x-super-stream")
 
 SETTINGS: Final[tuple[Setting, ...]] = (
@@ -407,6 +450,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         for name in ("pattern", "definition", "priority", "apply-to", "name", "vhost")
     ),
     *MIRRORING,
+    *_LATER,
 )
 """All of them. Which arguments of exchanges are wrong says whoever reads them."""
 

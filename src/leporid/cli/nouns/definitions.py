@@ -85,7 +85,8 @@ def _import(session: Session, options: argparse.Namespace) -> None:
     if session.out.as_json:
         session.out.json(difference)
         return
-    session.did(f"{what} imported")
+    # The broker answers with a difference only if something of the file is not in force.
+    session.did("imported, but for what is named below" if difference else f"{what} imported")
     _show_difference(session, difference)
 
 

@@ -195,3 +195,35 @@ def test_what_a_commit_gives_back_stands_before_what_it_publishes(connect, name)
     channel.basic_publish("", queue, b"newer")
     channel.tx_commit()
     assert inbox.wait_for(3) == [b"older", b"older", b"newer"]
+
+
+def test_after_one_ack_for_several_consumers_they_take_turns(connect, name):
+    """RabbitMQ gives each consumer in turn all that it has credit for."""
+    queue, channel = name(), connect().channel()
+    channel.queue_declare(queue)
+    publish_all(channel, queue, [b"%d" % number for number in range(6)])
+    channel.basic_qos(prefetch_count=2)
+    inboxes = [Inbox(channel, queue) for _ in range(2)]
+    pump(channel.connection, lambda: sum(len(inbox.bodies) for inbox in inboxes) == 4)
+    channel.basic_ack(0, multiple=True)
+    pump(channel.connection, lambda: sum(len(inbox.bodies) for inbox in inboxes) == 6)
+    assert [len(inbox.bodies) for inbox in inboxes] == [3, 3]
+
+
+def test_a_connection_that_ends_for_a_fault_gets_no_delivery_any_more(connect, name):
+    """In RabbitMQ what one of its channels gives back may come to the next one before that ends."""
+    queue, connection = name(), connect()
+    holding, waiting = connection.channel(), connection.channel()
+    holding.queue_declare(queue)
+    held = Inbox(holding, queue)
+    late = Inbox(waiting, queue)
+    publish_all(holding, queue, [b"held", b"late"])
+    held.wait_for(1)
+    late.wait_for(1)
+    with pytest.raises(ConnectionClosedByBroker, match="invalid exchange type ''"):
+        holding.exchange_declare(name("exchange"), "")
+    # What has come in and was not handed to a callback.
+    assert list(waiting._pending_events) == []
+    channel = connect().channel()
+    method, _, body = channel.basic_get(queue)
+    assert (method.redelivered, body) == (True, b"held")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -18,6 +19,8 @@ from leporid.amqp.methods import (
     ConfirmSelectOk,
     ExchangeDeclare,
     ExchangeDeclareOk,
+    QueueBind,
+    QueueBindOk,
     QueueDelete,
     QueueDeleteOk,
     TxSelect,
@@ -158,6 +161,32 @@ async def test_exchanges_churn_and_readers(stack: Stack):
     assert readers["leporid_reader_lag_messages"] == {("/", "s", "0", "reader"): 1}
     # Since the first message that it has not read came.
     assert 3600 <= readers["leporid_reader_lag_seconds"]["/", "s", "0", "reader"] < 3660
+
+
+async def test_what_rabbitmq_has_once_for_a_cluster(stack: Stack):
+    """Names, labels and values as on RabbitMQ 3.10.8, which leaves the default exchange out."""
+    client = await stack.client()
+    await client.call(ExchangeDeclare(exchange="x", type="topic"), ExchangeDeclareOk)
+    await client.declare("q", auto_delete=False)
+    for key in ("a", "b"):
+        await client.call(QueueBind(queue="q", exchange="x", routing_key=key), QueueBindOk)
+    stack.broker.add_vhost("other")
+    hosts = of(stack, "vhost_status")
+    assert hosts == {"rabbitmq_cluster_vhost_status": {("/",): 1, ("other",): 1}}
+    found = of(stack, "exchange_names", "exchange_bindings", vhosts=("/",))
+    named = found["rabbitmq_cluster_exchange_name"]
+    bound = found["rabbitmq_cluster_exchange_bindings"]
+    assert set(named.values()) == {1}
+    assert named.keys() == bound.keys()
+    assert {labels[1] for labels in named} >= {"x", "amq.direct", "amq.match"}
+    assert "" not in {labels[1] for labels in named}
+    assert bound["/", "x", "topic"] == 2
+    assert bound["/", "amq.fanout", "fanout"] == 0
+    (labels,) = re.findall(
+        r"exchange_bindings({.*\"x\".*})",
+        "".join(page(stack.broker, ["exchange_bindings"], prefix="p")),
+    )
+    assert labels == '{vhost="/",exchange="x",type="topic"}'
 
 
 async def test_a_reader_of_a_partitioned_stream_is_one_of_each_partition(stack: Stack):

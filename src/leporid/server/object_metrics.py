@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 DETAILED: Final = "rabbitmq_detailed"
 """What names begin with in /metrics/detailed, so that one Prometheus can scrape both pages."""
+CLUSTER: Final = "rabbitmq_cluster"
+"""What names begin with that RabbitMQ has once for all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class ObjectMetric:
         text: what it is, for people.
         value: gives the value of one object.
         ours: RabbitMQ has no such metric.
+        of_cluster: its name begins with CLUSTER, whatever page it is on.
     """
 
     name: str
@@ -48,6 +51,7 @@ class ObjectMetric:
     text: str
     value: Callable[[Any], float]
     ours: bool = False
+    of_cluster: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,18 @@ def _exchange_labels(found: tuple[VirtualHost, ExchangeState]) -> str | None:
     return f'vhost="{escaped(vhost.name)}",exchange="{escaped(exchange.name)}"'
 
 
+def _named_exchanges(
+    broker: Broker, names: Collection[str]
+) -> Iterator[tuple[VirtualHost, ExchangeState] | None]:
+    for found in _exchanges(broker, names):
+        yield found if found[1].name else None  # the default exchange is nobody's
+
+
+def _typed_exchange_labels(found: tuple[VirtualHost, ExchangeState]) -> str | None:
+    labels = _exchange_labels(found)
+    return None if labels is None else f'{labels},type="{escaped(found[1].type)}"'
+
+
 def _connections(broker: Broker, names: Collection[str]) -> Iterator[ConnectionState | None]:
     for session in tuple(broker.sessions):
         wanted = session.opened and (not names or session.vhost.name in names)
@@ -178,6 +194,10 @@ def _whole(broker: Broker, _names: Collection[str]) -> Iterator[Broker]:
 
 def _gauge(name: str, text: str, value: Callable[[Any], float], *, ours: bool = False) -> Any:
     return ObjectMetric(name, "gauge", text, value, ours)
+
+
+def _of_cluster(name: str, text: str, value: Callable[[Any], float]) -> Any:
+    return ObjectMetric(name, "gauge", text, value, of_cluster=True)
 
 
 def _counter(name: str, text: str, value: Callable[[Any], float], *, ours: bool = False) -> Any:
@@ -439,6 +459,27 @@ FAMILIES: Final[dict[str, Family]] = {
             ),
         ),
     ),
+    "vhost_status": Family(
+        lambda broker, names: iter(_vhosts(broker, names)),
+        lambda vhost: f'vhost="{escaped(vhost.name)}"',
+        (_of_cluster("vhost_status", "Whether a given vhost is running", lambda _: 1),),
+    ),
+    "exchange_names": Family(
+        _named_exchanges,
+        _typed_exchange_labels,
+        (_of_cluster("exchange_name", "Exchanges, each with its type", lambda _: 1),),
+    ),
+    "exchange_bindings": Family(
+        _named_exchanges,
+        _typed_exchange_labels,
+        (
+            _of_cluster(
+                "exchange_bindings",
+                "Number of bindings for an exchange",
+                lambda found: len(found[1].outgoing),
+            ),
+        ),
+    ),
     "leporid_stream_metrics": Family(
         _streams,
         _queue_labels,
@@ -490,9 +531,14 @@ FAMILIES: Final[dict[str, Family]] = {
 }
 """By the name that `?family=` asks for; the first ones are RabbitMQ's."""
 
-PER_OBJECT: Final = tuple(
-    name for name in FAMILIES if name not in ("connection_churn_metrics", "queue_consumer_count")
+_DETAILED_ONLY: Final = (
+    "connection_churn_metrics",
+    "queue_consumer_count",
+    "vhost_status",
+    "exchange_names",
+    "exchange_bindings",
 )
+PER_OBJECT: Final = tuple(name for name in FAMILIES if name not in _DETAILED_ONLY)
 """What /metrics/per-object has beside the totals."""
 
 
@@ -535,4 +581,5 @@ def page(
 
 
 def _name(metric: ObjectMetric, prefix: str) -> str:
-    return f"{'leporid' if metric.ours else prefix}_{metric.name}"
+    begin = "leporid" if metric.ours else CLUSTER if metric.of_cluster else prefix
+    return f"{begin}_{metric.name}"

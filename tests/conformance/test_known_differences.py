@@ -227,3 +227,29 @@ def test_a_connection_that_ends_for_a_fault_gets_no_delivery_any_more(connect, n
     channel = connect().channel()
     method, _, body = channel.basic_get(queue)
     assert (method.redelivered, body) == (True, b"held")
+
+
+def test_a_channel_that_ends_for_a_fault_takes_no_message_any_more(connect, name):
+    """In RabbitMQ its consumer is given the dead letter first, which is redelivered later."""
+    dying, clock, dead, channel = name("dying"), name("clock"), name("dead"), connect().channel()
+    channel.queue_declare(dead)
+    letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    channel.queue_declare(dying, arguments=letters)
+    channel.queue_declare(clock, arguments=letters)
+    held = Inbox(channel, dying)
+    inbox = Inbox(channel, dead)
+    channel.basic_publish("", dying, b"held", BasicProperties(expiration="10"))
+    held.wait_for(1)
+    # When this one has expired, the first will too, as soon as it is given back.
+    channel.basic_publish("", clock, b"later", BasicProperties(expiration="20"))
+    assert inbox.wait_for(1) == [b"later"]
+    with channel_closed(404, "NOT_FOUND - no queue 'none' in vhost '/'"):
+        channel.queue_declare("none", passive=True)
+    assert list(channel._pending_events) == []
+    redelivered = {}
+    channel = connect().channel()
+    while len(redelivered) < 2:
+        method, _, body = channel.basic_get(dead)
+        if method:
+            redelivered[body] = method.redelivered
+    assert redelivered == {b"held": False, b"later": True}

@@ -52,8 +52,14 @@ def test_a_column_that_nothing_has_is_told(leporid, capsys):
     assert capsys.readouterr().err == said
     shown(columns="n,stats.rate")
     assert not capsys.readouterr().err
-    leporid("exchanges", "list", "--columns", "nmae")
-    assert leporid.error == said
+    assert shown(sort="nmae") == shown()
+    assert capsys.readouterr().err == said
+    for option in ("--columns", "--sort"):
+        leporid("exchanges", "list", option, "nmae")
+        assert leporid.error == said
+    leporid("exchanges", "list", "--columns", "name", "--sort", "type")
+    assert not leporid.error
+    assert set(leporid.out.splitlines()[0].split("\t")) == {"name"}
     leporid("exchanges", "list", "--columns", "name")
     assert not leporid.error
 

@@ -34,6 +34,17 @@ def test_every_setting_has_a_flag_but_tables_and_secrets():
         assert options[".".join(keys)] == "text"
 
 
+def test_the_help_is_plain_text_and_says_what_a_setting_may_be(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    shown = capsys.readouterr().out
+    assert "\n  --interceptors-timestamp {off,keep,overwrite}" in shown
+    assert "\n  --durability {synced,written}" in shown
+    assert "counts as 1 + n/4" in shown
+    assert not any(sign in shown for sign in ("`", "](", "see below"))
+
+
 def test_values_are_those_of_a_file():
     assert overrides("--amqps-port", "1", "--limits-message-bytes-max", "1 MiB") == {
         "amqps_port": 1,

@@ -7,8 +7,8 @@ import pytest
 
 from leporid.server.settings import (
     Check,
+    Choice,
     ConfigError,
-    choice,
     flag,
     many,
     name,
@@ -78,7 +78,7 @@ def test_a_refusal_names_key_value_and_what_is_allowed(values: dict[str, Any], m
         (size(1, 2**40), "64MB", 64 * 10**6),
         (size(1, 2**40), "3 gib", 3 * 2**30),
         (size(0, 2**40), "0 B", 0),
-        (choice("a", "b"), "a", "a"),
+        (Choice("a", "b"), "a", "a"),
         (name, "ä" * 127, "ä" * 127),
         (flag, True, True),
         (many(flag), [True, False], (True, False)),
@@ -110,11 +110,11 @@ def test_allowed(check: Check[Any], value: Any, expected: Any):
         (size(0, 100), True, "key = true: must be"),
         (size(0, 100), 1.5, "key = 1.5: must be"),
         (
-            choice("synced", "written"),
+            Choice("synced", "written"),
             "snyced",
             'key = "snyced": must be one of "synced", "written"; did you mean "synced"?',
         ),
-        (choice("a"), 3, 'key = 3: must be one of "a"'),
+        (Choice("a"), 3, 'key = 3: must be one of "a"'),
         (name, "", 'key = "": must be a text of 1 to 255 bytes'),
         (name, "ä" * 128, "must be a text of 1 to 255 bytes"),
         (name, 5, "key = 5: must be a text"),

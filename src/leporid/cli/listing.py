@@ -38,7 +38,7 @@ def show_paged(
         query |= {"sort": options.sort, "sort_reverse": "true" if options.reverse else None}
     if not session.out.as_json or options.columns:
         wanted = [name] if session.out.quiet else shown
-        wanted = [*wanted, *(".".join(each.path) for each in conditions)]
+        wanted = [*wanted, *_sorted_by(options), *(".".join(each.path) for each in conditions)]
         query["columns"] = ",".join(dict.fromkeys(wanted))
     asked = list(path) + ([session.vhost_asked] if session.vhost_asked is not None else [])
     rows: list[Row] = []
@@ -50,7 +50,7 @@ def show_paged(
         # Is there nothing, or is a name wrong?
         one = next(session.pages(*asked, missing=missing), [])
         _tell_of_empty(one, (".".join(each.path) for each in conditions))
-    _tell_of_empty(rows, columns_of(options.columns, ()))
+    _tell_of_empty(rows, _named(options))
     # RabbitMQ knows no conditions, and gives all.
     session.out.rows(_narrowed(session, rows, conditions, shown), shown, name)
 
@@ -67,7 +67,7 @@ def show_rows(
     if options.like:
         wanted = _wanted(options)
         kept = [row for row in kept if wanted(str(value_at(row, name) or ""))]
-    _tell_of_empty(kept, columns_of(options.columns, ()))
+    _tell_of_empty(kept, _named(options))
     kept = sorted_rows(kept, options.sort, options.reverse)
     session.out.rows(_narrowed(session, kept, conditions, shown), shown, name)
 
@@ -91,6 +91,15 @@ def _narrowed(
     if session.out.as_json and session.options.columns:
         return [{column: value_at(row, column) for column in shown} for row in kept]
     return kept
+
+
+def _sorted_by(options: argparse.Namespace) -> list[str]:
+    return [options.sort] if options.sort else []
+
+
+def _named(options: argparse.Namespace) -> dict[str, None]:
+    """Return the columns that are asked for, to be shown or to order by."""
+    return dict.fromkeys([*columns_of(options.columns, ()), *_sorted_by(options)])
 
 
 def _tell_of_empty(rows: Sequence[Row], asked: Iterable[str]) -> None:

@@ -20,7 +20,7 @@ from leporid.server.config import Config, ConfigError, build, values_of
 from leporid.server.config_checks import doubts
 from leporid.server.garbage import without_collections
 from leporid.server.logs import set_up
-from leporid.server.settings import About, Named, Section, about, fields_of, file
+from leporid.server.settings import About, Choice, Named, Section, about, fields_of, file
 from leporid.server.sources import value_of
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def fill(parser: Parser) -> None:
             group = sections[title]
         one, default = _setting(keys)
         group.add_argument(
-            flag_of(keys), dest=".".join(keys), metavar="VALUE", default=argparse.SUPPRESS,
+            flag_of(keys), dest=".".join(keys), metavar=_value(one), default=argparse.SUPPRESS,
             help=_shown(one, default),
         )  # fmt: skip
 
@@ -86,6 +86,10 @@ def _setting(keys: tuple[str, ...]) -> tuple[About, Any]:
     return about(field), field.default
 
 
+def _value(one: About) -> str:
+    return f"{{{','.join(one.check.allowed)}}}" if isinstance(one.check, Choice) else "VALUE"
+
+
 def _shown(one: About, default: Any) -> str:
     """Return the text of the documentation without its Markdown, and the default."""
     text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", one.doc)
@@ -94,6 +98,8 @@ def _shown(one: About, default: Any) -> str:
         said = str(default).lower() if isinstance(default, bool) else str(default)
     unit = f" {one.unit}" if one.unit and said and not one.default_doc else ""
     text += f" ({said}{unit})" if said else ""
+    # A variable in a formula is emphasised.
+    text = re.sub(r"\*(\w)\*", r"\1", text)
     return text.replace("`", "").replace("%", "%%")
 
 

@@ -40,8 +40,8 @@ from leporid.server.oauth_settings import Auth, AuthHttp, OAuth2, check_auth
 from leporid.server.policy_settings import ConfiguredPolicy, policy_tables
 from leporid.server.proxy_protocol import ProxyProtocol
 from leporid.server.settings import (
+    Choice,
     ConfigError,
-    choice,
     file,
     flag,
     join,
@@ -89,8 +89,8 @@ HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 DEFAULT_VHOST = "/"
 # RabbitMQ's.
 METRICS_PORT = 15692
-REDECLARE = choice("strict", "warn", "adopt")
-UNKNOWN_ARGUMENTS = choice("warn", "refuse")
+REDECLARE = Choice("strict", "warn", "adopt")
+UNKNOWN_ARGUMENTS = Choice("warn", "refuse")
 
 
 def _address(path: str, value: Any) -> str:
@@ -278,7 +278,7 @@ class Limits:
 
 
 # What may be done with a property: nothing, set it where the publisher did not, set it always.
-_intercepting = choice("off", "keep", "overwrite")
+_intercepting = Choice("off", "keep", "overwrite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +307,8 @@ class Http:
         many(_host),
         (),
         'names that the broker has in browsers, such as `"mq.example.org"`, without a port. Its '
-        "addresses and `localhost` need not stand here. A browser's requests for `/api/…` with "
-        "another `Host` are refused, see [below](#pages-in-a-browser)",
+        "addresses and `localhost` need not stand here. "
+        "[A browser's requests](#pages-in-a-browser) for `/api/…` with another `Host` are refused",
         live=True,
     )
 
@@ -410,21 +410,21 @@ class Config:
         rabbitmq="`prometheus.ssl.port`",
     )
     log_level: str = setting(
-        choice("debug", "info", "warning", "error"),
+        Choice("debug", "info", "warning", "error"),
         "info",
         'how much is [logged](operations.md#log): `"debug"`, `"info"`, `"warning"` or `"error"`',
         live=True,
         rabbitmq="`log.console.level`",
     )
     log_format: str = setting(
-        choice("console", "json"),
+        Choice("console", "json"),
         "console",
         'lines for people (`"console"`) or, each an object, for programs (`"json"`)',
         live=True,
         rabbitmq="`log.console.formatter`",
     )
     durability: str = setting(
-        choice("synced", "written"),
+        Choice("synced", "written"),
         "synced",
         'when a publish is confirmed: `"synced"`, on disk; `"written"`, handed to the operating '
         "system, so that a power cut can lose it",

@@ -15,8 +15,8 @@ from typing import Any, Final
 from leporid.broker.access.backends import INTERNAL
 from leporid.server.outgoing import url
 from leporid.server.settings import (
+    Choice,
     ConfigError,
-    choice,
     file,
     flag,
     many,
@@ -61,7 +61,7 @@ def _scopes(path: str, value: Any) -> tuple[str, ...]:
 
 
 def _backends(path: str, value: Any) -> tuple[str, ...]:
-    found = many(choice(INTERNAL, OAUTH2, HTTP, INTERNAL_HTTP))(path, value)
+    found = many(Choice(INTERNAL, OAUTH2, HTTP, INTERNAL_HTTP))(path, value)
     if not found or len(set(found)) != len(found):
         raise refusal(path, value, "must name at least one back end, and none twice")
     return found
@@ -125,7 +125,7 @@ class AuthHttp:
         rabbitmq="`auth_http.topic_path`",
     )
     http_method: str = setting(
-        choice("get", "post"),
+        Choice("get", "post"),
         "get",
         'how: `"get"`, which has the password in the address, or `"post"`',
         live=True,
@@ -185,7 +185,7 @@ class OAuth2:
         rabbitmq="`auth_oauth2.default_key`",
     )
     algorithms: tuple[str, ...] = setting(
-        many(choice(*ALGORITHMS)),
+        many(Choice(*ALGORITHMS)),
         ALGORITHMS,
         "with which tokens may be signed",
         rabbitmq="`auth_oauth2.algorithms.*`",

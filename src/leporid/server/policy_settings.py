@@ -16,8 +16,8 @@ from leporid.broker.settings.table import KEYS
 from leporid.broker.settings.values import NUMBER_MAX
 from leporid.server.settings import (
     Check,
+    Choice,
     ConfigError,
-    choice,
     join,
     many,
     nearest,
@@ -53,7 +53,7 @@ class _Settings:
     pattern: str = setting(_pattern)
     definition: Mapping[str, Any] = setting(_definition)
     vhost: str = setting(a_name, "/")
-    apply_to: str = setting(choice(*APPLY_TO), "all")
+    apply_to: str = setting(Choice(*APPLY_TO), "all")
     priority: int = setting(whole(-NUMBER_MAX, NUMBER_MAX), 0)
 
 

@@ -260,17 +260,19 @@ def parse_size(value: Any) -> int | None:
     return int(match[1]) * unit if match and unit else None
 
 
-def choice(*allowed: str) -> Check[str]:
-    """Allow one of a few words."""
+class Choice:
+    """Allows one of a few words."""
 
-    def check(path: str, value: Any) -> str:
-        if value not in allowed:
-            quoted = ", ".join(f'"{one}"' for one in allowed)
-            hint = nearest(value, allowed) if isinstance(value, str) else ""
+    def __init__(self, *allowed: str) -> None:
+        self.allowed = allowed
+
+    def __call__(self, path: str, value: Any) -> str:
+        """Check a value."""
+        if value not in self.allowed:
+            quoted = ", ".join(f'"{one}"' for one in self.allowed)
+            hint = nearest(value, self.allowed) if isinstance(value, str) else ""
             raise refusal(path, value, f"must be one of {quoted}{hint}")
         return str(value)
-
-    return check
 
 
 def name(path: str, value: Any) -> str:

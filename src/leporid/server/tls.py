@@ -22,8 +22,8 @@ from leporid.broker.connection.transport import CertificateLogin, Encryption
 from leporid.server.peer_certificates import encryption_of
 from leporid.server.proxy_protocol import ProxiedSocket, ProxyError
 from leporid.server.settings import (
+    Choice,
     ConfigError,
-    choice,
     file,
     named,
     section,
@@ -89,20 +89,20 @@ class Tls:
         rabbitmq="`ssl_options.cacertfile`",
     )
     client_certificates: str = setting(
-        choice("off", "optional", "required"),
+        Choice("off", "optional", "required"),
         "off",
         'whether clients show a certificate: `"off"`, `"optional"`, `"required"`',
         rabbitmq="`ssl_options.verify`, `ssl_options.fail_if_no_peer_cert`",
     )
     login_from: str = setting(
-        choice("distinguished_name", "common_name", "subject_alternative_name"),
+        Choice("distinguished_name", "common_name", "subject_alternative_name"),
         "distinguished_name",
         "which part of a client's certificate is the name of the user that "
         "[SASL EXTERNAL](tls.md#login-by-certificate) logs in",
         rabbitmq="`ssl_cert_login_from`",
     )
     login_san_type: str = setting(
-        choice("dns", "ip", "email", "uri"),
+        Choice("dns", "ip", "email", "uri"),
         "dns",
         "of several kinds of alternative names, which one",
         rabbitmq="`ssl_cert_login_san_type`",
@@ -114,7 +114,7 @@ class Tls:
         rabbitmq="`ssl_cert_login_san_index`",
     )
     http_client_certificates: str = setting(
-        choice("off", "optional", "required"),
+        Choice("off", "optional", "required"),
         "off",
         "the same of clients over HTTP; their certificates are checked, and log nobody in",
         rabbitmq="`management.ssl.verify`, `management.ssl.fail_if_no_peer_cert`",

@@ -14,7 +14,7 @@ from leporid.broker.global_parameters import GlobalParameter
 def test_a_cluster_gets_an_id_once():
     world = World()
     there = world.broker.global_parameters
-    assert there.cluster_id is None
+    assert list(there) == []
     there.seed_cluster_id(bytes)
     there.seed_cluster_id(lambda size: b"x" * size)
     assert there.cluster_id == "rabbitmq-cluster-id-AAAAAAAAAAAAAAAAAAAAAA"

@@ -246,7 +246,7 @@ def test_a_channel_that_ends_for_a_fault_takes_no_message_any_more(connect, name
     with channel_closed(404, "NOT_FOUND - no queue 'none' in vhost '/'"):
         channel.queue_declare("none", passive=True)
     assert list(channel._pending_events) == []
-    redelivered = {}
+    redelivered: dict[bytes, bool] = {}
     channel = connect().channel()
     while len(redelivered) < 2:
         method, _, body = channel.basic_get(dead)

@@ -29,6 +29,11 @@ def test_looking(leporid, exchange):
     shown = leporid.json("delays", "show", exchange, rows[0]["id"])
     assert shown["body"] == "later"
     leporid("delays", "show", exchange, "none", code=3)
+    of = f"of exchange '{exchange}' in '/'; it may have come due"
+    assert leporid.error == f"leporid: there is no delayed message 'none' {of}\n"
+    for words in (["list"], ["delete", "--all", "--yes"]):
+        leporid("delays", words[0], "nowhere", *words[1:], code=3)
+        assert leporid.error == "leporid: there is no exchange 'nowhere' in '/'\n"
 
 
 def test_cancelling(leporid, exchange):
@@ -37,7 +42,7 @@ def test_cancelling(leporid, exchange):
     leporid("delays", "delete", exchange, first["id"], "--all", "--yes", code=2)
     leporid("delays", "delete", exchange, first["id"], "--yes")
     said = leporid("delays", "delete", exchange, "--filter", "n > 2", "--dry-run")
-    assert said.startswith("would cancel 1 delayed messages of exchange")
+    assert said.startswith("would cancel 1 delayed message of exchange")
     leporid("delays", "delete", exchange, "--filter", "n > 2", "--yes")
     assert len(leporid.rows("delays", "list", exchange)) == 2
     assert leporid("delays", "delete", exchange, "--all", "-y").startswith("2 delayed messages")

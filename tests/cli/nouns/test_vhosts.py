@@ -32,5 +32,7 @@ def test_limits(leporid, name):
     leporid("limits", "delete", "user", "guest", "max-channels")
     leporid("limits", "set", "user", "guest", "max-queues", "1", code=2)
     assert "only max-connections and max-channels" in leporid.error
+    leporid("limits", "set", "vhost", "nowhere", "max-queues", "1", code=3)
+    assert leporid.error == "leporid: there is no virtual host 'nowhere'\n"
     leporid("vhosts", "delete", vhost, "-y")
     assert leporid.rows("limits", "list") == []

@@ -9,6 +9,7 @@ from leporid.cli import delays as ladder
 from leporid.cli.command import Kind, Noun, Verb, argument
 from leporid.cli.listing import show_rows
 from leporid.cli.outcomes import WrongUse
+from leporid.cli.output import counted
 from leporid.cli.session import Session
 
 EXCHANGE_COLUMNS: Final = ("vhost", "exchange", "waiting", "next_due_ms")
@@ -34,7 +35,9 @@ def _list(session: Session, options: argparse.Namespace) -> None:
         return
     query = {"limit": options.count, "filter": options.filter, "tags": options.tags}
     path = "delays", session.vhost, options.exchange
-    found = session.get(*path, query=query, missing=f"exchange '{options.exchange}'")
+    found = session.get(
+        *path, query=query, missing=f"exchange '{options.exchange}' in '{session.vhost}'"
+    )
     show_rows(session, found["messages"], MESSAGE_COLUMNS, "id")
 
 
@@ -44,7 +47,12 @@ def _exchange_first(column: str) -> tuple[bool, bool, str]:
 
 def _show(session: Session, options: argparse.Namespace) -> None:
     path = "delays", session.vhost, options.exchange, options.id
-    session.out.facts(session.get(*path), "id")
+    session.out.facts(session.get(*path, missing=_message(session, options)), "id")
+
+
+def _message(session: Session, options: argparse.Namespace) -> str:
+    of = f"of exchange '{options.exchange}' in '{session.vhost}'"
+    return f"delayed message '{options.id}' {of}; it may have come due"
 
 
 def _delete(session: Session, options: argparse.Namespace) -> None:
@@ -54,7 +62,7 @@ def _delete(session: Session, options: argparse.Namespace) -> None:
     where = f"of exchange '{options.exchange}' in '{session.vhost}'"
     path = "delays", session.vhost, options.exchange
     if options.id:
-        session.get(*path, options.id)
+        session.get(*path, options.id, missing=_message(session, options))
         if session.confirmed(f"cancel delayed message '{options.id}' {where}", options.id):
             session.delete(*path, options.id)
             session.did(f"delayed message '{options.id}' {where} cancelled")
@@ -64,11 +72,15 @@ def _delete(session: Session, options: argparse.Namespace) -> None:
         "tags": options.tags,
         "all": "true" if options.all else None,
     }
-    count = session.delete(*path, query={**query, "dry_run": "true"})["matched"]
-    if not session.confirmed(f"cancel {count} delayed messages {where}", options.exchange):
+    missing = f"exchange '{options.exchange}' in '{session.vhost}'"
+    query_dry = {**query, "dry_run": "true"}
+    count = session.delete(*path, query=query_dry, missing=missing)["matched"]
+    if not session.confirmed(
+        f"cancel {counted(count, 'delayed message')} {where}", options.exchange
+    ):
         return
     cancelled = session.delete(*path, query=query)["cancelled"]
-    session.did(f"{cancelled} delayed messages {where} cancelled")
+    session.did(f"{counted(cancelled, 'delayed message')} {where} cancelled")
 
 
 NOUN: Final = Noun(

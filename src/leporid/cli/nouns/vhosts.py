@@ -114,13 +114,17 @@ def _check_limit(options: argparse.Namespace) -> None:
         raise WrongUse(f"a {options.of} has no limit {options.limit!r}, only {' and '.join(known)}")
 
 
+def _called(options: argparse.Namespace) -> str:
+    return f"{'virtual host' if options.of == 'vhost' else 'user'} '{options.name}'"
+
+
 def _set_limit(session: Session, options: argparse.Namespace) -> None:
     _check_limit(options)
     what = f"{options.limit} of {options.of} '{options.name}'"
     if session.would(f"set {what} to {options.value}"):
         return
     path = KINDS[options.of], options.name, options.limit
-    session.put(*path, body={"value": options.value})
+    session.put(*path, body={"value": options.value}, missing=_called(options))
     session.did(f"{what} is {options.value}")
 
 

@@ -151,7 +151,7 @@ def texts_of(value: Any) -> Iterator[Any]:
             yield from _led(between, texts_of(item))
             between = ","
         yield "]"
-    elif isinstance(value, Mapping) and any(map(_is_listed, value.values())):
+    elif isinstance(value, Mapping) and _has_lists(value):
         yield "{"
         between = ""
         for name, each in value.items():
@@ -168,20 +168,26 @@ def _led(before: str, texts: Iterator[Any]) -> Iterator[Any]:
     yield from texts
 
 
-def _is_listed(value: Any) -> bool:
-    if type(value) in _PLAIN:
-        return False
-    if isinstance(value, Mapping):
-        return any(map(_is_listed, value.values()))
-    return isinstance(value, Iterator | Written)
+def _has_lists(value: Mapping[Any, Any]) -> bool:
+    """Whether something in a value is given item by item."""
+    for each in value.values():
+        kind = type(each)
+        if kind in _PLAIN:
+            continue
+        if kind is dict or isinstance(each, Mapping):
+            if each and _has_lists(each):
+                return True
+        elif isinstance(each, Iterator | Written):
+            return True
+    return False
 
 
 # To ask these whether they are iterators takes longer than to write them.
 _PLAIN: Final = frozenset({str, int, float, bool, type(None), list})
 
-# As Starlette writes it.
+# As Starlette writes it, but that no value is looked up among those around it: they are trees.
 _written: Final = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 ).encode
 
 

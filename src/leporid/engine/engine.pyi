@@ -102,13 +102,13 @@ class Engine:
         queue_id: int,
         name: str,
         queue: object | None,
-        routed: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
+        routed: Callable[[str, Sequence[str], bytes], Iterator[object]] | None = None,
         elsewhere: Callable[[str, Sequence[str], bytes], Sequence[object]] | None = None,
     ) -> VerdictQueue:
         """Make the queue of a binding's messages that wait for a filter class.
 
-        `queue` is None if the destination is an exchange; `routed` then gives that exchange's
-        queues for (exchange, keys, properties).
+        `queue` is None if the destination is an exchange; `routed` then finds that exchange's
+        queues for (exchange, keys, properties), in steps.
         """
 
     def group_retries(self, queue_id: int, name: str) -> GroupRetries:

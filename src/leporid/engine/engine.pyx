@@ -142,7 +142,7 @@ cdef class Engine:
         Args:
             queue_id: the definition's, or 0 for a binding that a restart forgets.
             queue: the binding's destination; None if that is an exchange.
-            routed: gives the queues of that exchange for (exchange, keys, properties).
+            routed: finds the queues of that exchange for (exchange, keys, properties), in steps.
             elsewhere: gives the alternate exchange's queues, for messages that full queues refuse.
         """
         cdef VerdictQueue verdict_queue = VerdictQueue(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.engine.frames import PERSISTENT, properties, publish, table
-from tests.engine.verdict_world import World
+from tests.engine.slices import SOME, cut_often, turns
+from tests.engine.verdict_world import ALL, World
 
 
 @pytest.fixture
@@ -108,6 +109,70 @@ def test_others_get_theirs_at_once(world):
     assert world.waiting() == 1
     world.judge()
     assert world.came() == [b"1"]
+
+
+# ------------------------------------------------------------------ in slices
+
+
+@pytest.mark.parametrize("exchange", [False, True])
+def test_a_batch_is_republished_in_slices_and_asks_again_at_its_end(exchange):
+    world = World(exchange=exchange)
+    sent = [b"%d" % number for number in range(SOME)]
+    world.send(*sent, b"last")
+    world.engine.run()
+    assert len(world.messages(most=SOME)) == SOME
+    world.engine.verdicts.take()
+    cut_often(world.engine)
+    world.verdict_queue.judged(b"\1" * SOME)
+    assert world.waiting() > 1
+    assert world.verdict_queue.batch(ALL, 2**20) is None
+    assert len([*turns(world.engine)]) > 1
+    assert world.waiting() == 1
+    assert world.engine.verdicts.take() == [world.verdict_queue]
+    assert world.judge() == [b"last"]
+    assert len([*turns(world.engine)]) > 0
+    assert world.came() == [*sent, b"last"]
+
+
+def test_an_empty_verdict_queue_says_when_the_last_slice_is_over():
+    world = World(exchange=True)
+    world.send(b"1", b"2")
+    world.messages()
+    world.engine.verdicts.take()
+    cut_often(world.engine)
+    world.verdict_queue.judged(b"\0\1")
+    assert world.engine.verdicts.take() == []
+    for _ in turns(world.engine):
+        pass
+    assert world.engine.verdicts.take() == [world.verdict_queue]
+    assert world.verdict_queue.batch(1, 1) is None
+
+
+def test_a_queue_deleted_between_two_slices_gets_nothing():
+    world = World(exchange=True)
+    world.beyond = ["q", "other"]
+    world.send(b"1")
+    world.messages()
+    cut_often(world.engine)
+    world.verdict_queue.judged(b"\1")
+    assert world.waiting() == 1
+    world.other.retire()
+    for _ in turns(world.engine):
+        pass
+    assert (world.q.ready_count, world.other.ready_count, world.waiting()) == (1, 0, 0)
+
+
+def test_what_is_left_of_a_batch_goes_with_the_binding():
+    world = World(exchange=True)
+    world.send(b"1", b"2")
+    world.messages()
+    cut_often(world.engine)
+    world.verdict_queue.judged(b"\1\1")
+    world.verdict_queue.retire()
+    for _ in turns(world.engine):
+        pass
+    assert world.q.ready_count == 0
+    assert world.waiting() == 0
 
 
 # ------------------------------------------------------------------ publishers

@@ -130,12 +130,6 @@ class Routing:
         found = yield from self._states(exchange, reached, message)
         return [each.engine for each in found if not each.engine.retired]
 
-    def beyond(
-        self, exchange: ExchangeState, published_to: str, keys: Sequence[str], properties: bytes
-    ) -> list[Queue]:
-        """The same in one go."""
-        return finished(self.going_beyond(exchange, published_to, keys, properties))
-
     def routing_due(
         self, exchange: ExchangeState, published_to: str, keys: Sequence[str], properties: bytes
     ) -> StepsTo[list[Queue]]:

@@ -19,6 +19,7 @@ from leporid.broker.stored import StoredVerdictQueue
 
 if TYPE_CHECKING:
     from leporid.broker.exchange.types import Binding
+    from leporid.broker.registry import StepsTo
     from leporid.broker.stored import Recorder
     from leporid.broker.vhost import VirtualHost
     from leporid.engine.internal.verdict_queue import VerdictQueue
@@ -121,8 +122,10 @@ class VerdictQueues:
         else:
             exchange = destination
 
-            def routed(published_to: str, keys: Sequence[str], properties: bytes) -> list[Queue]:
-                return routing.beyond(exchange, published_to, keys, properties)
+            def routed(
+                published_to: str, keys: Sequence[str], properties: bytes
+            ) -> StepsTo[list[Queue]]:
+                return routing.going_beyond(exchange, published_to, keys, properties)
 
             engine = self._vhost.engine.verdict_queue(number, name, None, routed, elsewhere)
         self._made += 1

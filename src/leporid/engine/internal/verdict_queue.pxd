@@ -16,12 +16,14 @@ cdef class VerdictQueue(Queue):
     cdef readonly uint64_t dropped
     cdef readonly uint64_t unroutable   # of those that passed
     cdef readonly bint judging          # a batch is out
-    cdef object routed                  # (exchange, keys, properties) -> queues, for an exchange
-    cdef object elsewhere               # the same for the alternate exchange; None: there is none
+    cdef bint republishing              # its verdicts came, and some messages are not republished
+    cdef bint in_turns                  # it is not done within the call of `judged`
+    cdef object routed                  # (exchange, keys, properties) -> steps, for an exchange
+    cdef object elsewhere               # -> queues of the alternate exchange; None: there is none
     cdef Route route_to_queue           # to the binding's queue; None: see `routed`
     cdef list asked                     # sequence numbers of the batch that is out
     cdef dict had                       # number -> ids of queues that have it by another verdict
-    cdef int forward(self, uint64_t seq, Slot *slot) except -1
+    cdef int forward(self, uint64_t seq, Slot *slot, Route route, list keys) except -1
     cdef list others_of(self, const Record *record)
     cdef Route without_holders(self, uint64_t seq, const Record *record, Route route)
     cdef int note_had(self, uint64_t seq, set queues) except -1

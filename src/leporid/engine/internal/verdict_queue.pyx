@@ -63,6 +63,8 @@ cdef class VerdictQueue(Queue):
         cdef VerdictBatch batch = VerdictBatch(most, bytes_max)
         cdef Slot *slot
         cdef uint64_t seq
+        if self.republishing:
+            return None                 # what passed of the last batch; later there is one
         if self.asked:
             raise ValueError("a batch is out already")
         while batch.has_room():
@@ -82,31 +84,47 @@ cdef class VerdictQueue(Queue):
         return frame, batch.count
 
     def judged(self, bytes verdicts not None):
-        """The verdicts of the batch: messages with a 1 are republished in order, others dropped."""
-        cdef const uint8_t *verdict = <const uint8_t *> PyBytes_AS_STRING(verdicts)
-        cdef Slot *slot
-        cdef uint64_t seq
-        cdef size_t done = 0
+        """The verdicts of the batch: messages with a 1 are republished in order, others dropped.
+
+        By a job: a message may go to ten thousands of queues. There is no other batch before it has
+        ended.
+        """
         if len(verdicts) != len(self.asked):
             raise ValueError(f"{len(verdicts)} verdicts for {len(self.asked)} messages")
-        if self.route_to_queue is not None:
-            # A new route, as the queue's limits may have been set since.
-            self.route_to_queue = make_route(all_queues(self.route_to_queue))
+        self.queues.clock.begin_slice(None)
+        self.republishing = True
+        self.queues.jobs.start(self.republishing_in_steps(verdicts))
+        self.in_turns = self.republishing
+
+    def republishing_in_steps(self, bytes verdicts not None):
+        """The steps of `judged`: after each, messages may have gone, with their queues."""
+        cdef Slot *slot
+        cdef size_t done = 0
         try:
             for seq in self.asked:
+                if done:
+                    yield
                 slot = self.index.slot_of(seq)
                 if slot != NULL and slot.state == UNACKED:
-                    if verdict[done]:
-                        self.forward(seq, slot)
-                    else:
+                    if not verdicts[done]:
                         self.dropped += 1
                         self.had.pop(seq, None)
                         self.settle(seq, slot)
+                    elif self.route_to_queue is None:
+                        yield from self.forwarding(seq)
+                    else:
+                        # A new route, as the queue's limits may have been set since.
+                        route = make_route(all_queues(self.route_to_queue))
+                        self.forward(seq, slot, route, None)
                 done += 1
         finally:
             # After a defect, the messages that are left are asked about again.
             del self.asked[:done]
+            self.republishing = False
             self.give_back()
+        if self.in_turns:
+            # The server had no batch, or has not seen that there are no messages left.
+            self.verdicts.asking[self] = None
 
     def give_back(self):
         """There are no verdicts for the rest of the batch: it waits again, in its place."""
@@ -120,24 +138,39 @@ cdef class VerdictQueue(Queue):
 
     # ------------------------------------------------------------- republishing
 
-    cdef int forward(self, uint64_t seq, Slot *slot) except -1:
-        """Republish a message that passed to the destination of the binding."""
+    def forwarding(self, uint64_t seq):
+        """The steps of republishing a message to the exchange that the binding leads to."""
+        cdef Slot *slot = self.index.slot_of(seq)
+        cdef Message message = message_in(self.logs.record(slot.position))
+        cdef Props props
+        cdef Route route = None
+        cdef bytes raw = properties_bytes(&message)
+        cdef list keys = [routing_key(&message)]
+        properties_in(self.logs.record(slot.position), &props)
+        if props.marks & HAS_CC:
+            keys += copies_of(raw)[1]
+        try:
+            found = yield from self.routed(exchange_name(&message), keys, raw)
+            # Else as many queues would make room in one piece; see `route_cache.with_room`.
+            for queue in make_route(found).queues:
+                if not (<Queue> queue).retired and (<Queue> queue).index.reserve(
+                        (<Queue> queue).next_seq):
+                    yield
+            route = make_route([queue for queue in found if not queue.retired])
+        except Fault:
+            pass                        # routing failed, and there is no publisher to be told
+        slot = self.index.slot_of(seq)
+        if slot != NULL and slot.state == UNACKED:
+            self.forward(seq, slot, route, keys)
+
+    cdef int forward(self, uint64_t seq, Slot *slot, Route route, list keys) except -1:
+        """Republish a message that passed along a route; None: there is none."""
         cdef const Record *record = self.logs.record(slot.position)
         cdef Message message = message_in(record)
         cdef Props props
-        cdef Route route = self.route_to_queue
-        cdef list others = [], keys = None
+        cdef list others = []
         cdef bint alone = record.targets == 1
         properties_in(record, &props)
-        if route is None:
-            keys = [routing_key(&message)]
-            if props.marks & HAS_CC:
-                keys += copies_of(properties_bytes(&message))[1]
-            try:
-                route = make_route(
-                    self.routed(exchange_name(&message), keys, properties_bytes(&message)))
-            except Fault:
-                pass                    # routing failed, and there is no publisher to be told
         if route is not None and not alone:
             others = self.others_of(record)
             route = self.without_holders(seq, record, route)

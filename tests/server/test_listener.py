@@ -294,6 +294,22 @@ async def test_many_blocked_publishers_take_turns(
     assert stack.engine.connections.sent_bytes - before == 2 * 8 * len(HEARTBEAT)
 
 
+async def test_whoever_left_is_forgotten_before_all_others_were_looked_at(
+    make_stack: Callable[..., Stack], monkeypatch: pytest.MonkeyPatch
+):
+    """Or thousands that left in the meantime are freed at once."""
+    monkeypatch.setattr(listener, "TICK_S", 3600.0)
+    stack = make_stack()
+    for _ in range(3):
+        await stack.client()
+    links = list(stack.turns.links.values())
+    steps = stack.listener._look_at_all(links)
+    next(steps)
+    assert len(links) == 2
+    assert len([*steps]) == 2
+    assert not links
+
+
 # ------------------------------------------------------------- peers that do not leave
 
 

@@ -348,6 +348,27 @@ async def test_a_protocol_that_fails_ends_its_connection_alone(caplog):
     assert "defect in an HTTP connection of 127.0.0.1:1" in caplog.text
 
 
+async def test_a_peer_that_is_gone_is_no_error_of_who_answers_it():
+    class Gone(Endless):
+        def send(self, view: memoryview) -> int:
+            part = view[:1]  # which the traceback keeps
+            raise ConnectionResetError(len(part))
+
+    class Told(asyncio.Protocol):
+        lost: Exception | None = None
+
+        def connection_lost(self, error: Exception | None) -> None:
+            self.lost = error
+
+    protocol = Told()
+    stream: Any = Gone()
+    transport = StreamTransport(stream, protocol, Rounds(), ("127.0.0.1", 1))
+    transport.write(b"an answer")
+    while protocol.lost is None:
+        await asyncio.sleep(0)
+    assert isinstance(protocol.lost, ConnectionResetError)
+
+
 async def test_a_handshake_that_did_not_end_leaves_nothing_behind(files):
     """Without a full collection: nobody waits for one."""
     pair = files.issue(NAME, "freed")

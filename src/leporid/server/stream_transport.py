@@ -22,7 +22,7 @@ from typing import Any, Final
 from leporid.limits.log_lines import caused_by
 from leporid.limits.shares import address_key
 from leporid.server.addresses import host_and_port
-from leporid.server.tls import Stream, reason_to_log
+from leporid.server.tls import SENT_BYTES, Stream, reason_to_log
 
 logger = logging.getLogger(__name__)
 
@@ -239,8 +239,9 @@ class StreamTransport(asyncio.Transport):
         sent = 0
         try:
             while sent < len(self._buffer) and sent < SEND_BYTES:
-                with memoryview(self._buffer) as whole:
-                    sent += self._stream.send(whole[sent:])
+                # A copy, as the traceback of an error would keep what it could not send, and
+                # nothing could be taken out of the buffer then.
+                sent += self._stream.send(bytes(memoryview(self._buffer)[sent : sent + SENT_BYTES]))
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:

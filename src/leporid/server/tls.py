@@ -383,9 +383,13 @@ class TlsSocket:
             self.has_more = False
             return 0
         if not self.has_more:
-            data = self._below.recv(max(len(view), RECEIVED_BYTES))
-            if not data:
+            # Not `recv`, which takes memory for all that may come: what is kept of it, such as half
+            # a ClientHello, would keep the rest from being used again, 64 KiB for each peer.
+            room = view if len(view) >= RECEIVED_BYTES else memoryview(bytearray(RECEIVED_BYTES))
+            count = self._below.recv_into(room)
+            if not count:
                 return 0
+            data = bytes(room[:count])
             self._begun = self._begun or data[:BEGINNING_BYTES]
             self._waiting = self._waiting + data if self._waiting else data
         try:

@@ -206,8 +206,8 @@ class Turns:
         self.engine.jobs.start(self._resume_reading(list(self.links.values())))
 
     def _resume_reading(self, links: list[Link]) -> Iterator[None]:
-        for link in links:
-            link.update_reading()
+        while links:
+            links.pop().update_reading()
             yield
 
 

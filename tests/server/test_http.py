@@ -124,7 +124,7 @@ async def test_what_is_not_http_gets_400(connect: Connect):
 async def test_endless_headers_are_cut_off(connect: Connect):
     reader, writer = await connect()
     writer.write(b"GET /health HTTP/1.1\r\nx: " + b"x" * (module.HEADER_BYTES_MAX + 1000))
-    assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+    assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
 
 
 async def test_signals_are_left_alone(server: HttpServer):

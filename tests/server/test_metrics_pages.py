@@ -148,6 +148,27 @@ async def test_who_asks_for_totals_in_one_round_gets_one_page():
     assert b"rabbitmq_connections 1.0" in await scrapes.next()
 
 
+async def test_who_asks_for_totals_again_and_again_leaves_time_for_others():
+    made: list[Count] = []
+    now = 0.0
+
+    def count() -> Count:
+        nonlocal now
+        now += 0.02
+        made.append(counted(connections=len(made)))
+        return made[-1]
+
+    scrapes = Scrapes(metrics(count), lambda: now)
+    assert b"rabbitmq_connections 0.0" in await scrapes.next()
+    asked = []
+    for _ in range(5):
+        asked.append(asyncio.ensure_future(scrapes.next()))
+        await asyncio.sleep(0)
+    pages = await asyncio.gather(*asked)
+    assert len(made) == 2
+    assert b"rabbitmq_connections 1.0" in pages[0]
+
+
 async def test_a_page_that_cannot_be_made_is_made_the_next_time():
     broken = [True]
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import http
 import logging
 import math
 import re
@@ -71,6 +72,7 @@ PARAMETERS_MAX: Final = 256
 
 HEADERS: Final = "http_headers"
 PARAMETERS: Final = "http_query_parameters"
+HEAD_BYTES: Final = "http_head_bytes"
 """The kinds of refusal for heads that have more."""
 EVICTED: Final = "http_connections"
 """The kind of refusal for a connection that was closed to make room."""
@@ -88,7 +90,7 @@ class Connections:
 
     def __init__(self, refusals: Refusals, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._refusals = refusals
-        for kind in (EVICTED, HEADERS, PARAMETERS):
+        for kind in (EVICTED, HEADERS, PARAMETERS, HEAD_BYTES):
             refusals.expect(kind)
         self._monotonic = monotonic
         # By address, in the order in which they began to wait for a request.
@@ -213,35 +215,55 @@ class Excess:
     """What a head has too much of.
 
     Attributes:
+        status: what it is answered with: 414 for the first line, 431 for headers (RFC 6585, 5).
         limit: its name.
         text: a sentence with its name and value.
     """
 
+    status: int
     limit: str
     text: str
 
 
-def excess_in(head: bytes) -> Excess | None:
+def excess_in(head: bytes, bytes_max: int) -> Excess | None:
     """Say what a head, or as much of it as there is, has more of than it may; None: nothing.
 
     It is counted before anything is parsed, which is what costs.
+
+    Args:
+        head: the first line of a request and its headers.
+        bytes_max: of these.
     """
+    head = head.rstrip(b"\r\n")
+    line = head.partition(b"\n")[0]
     # Each of them stands behind the end of a line.
-    if head.rstrip(b"\r\n").count(b"\n") > HEADERS_MAX:
+    if head.count(b"\n") > HEADERS_MAX:
         return Excess(
-            HEADERS, f"The request has more headers than {HEADERS_MAX} ({HEADERS}: {HEADERS_MAX})."
+            431,
+            HEADERS,
+            f"The request has more headers than {HEADERS_MAX} ({HEADERS}: {HEADERS_MAX}).",
         )
-    if head.partition(b"\n")[0].count(b"&") >= PARAMETERS_MAX:
+    if line.count(b"&") >= PARAMETERS_MAX:
         return Excess(
+            414,
             PARAMETERS,
             f"The request has more query parameters than {PARAMETERS_MAX} "
             f"({PARAMETERS}: {PARAMETERS_MAX}).",
+        )
+    if len(head) > bytes_max:
+        return Excess(
+            414 if len(line) > bytes_max else 431,
+            HEAD_BYTES,
+            f"The head of the request has more than {bytes_max} bytes ({HEAD_BYTES}: {bytes_max}).",
         )
     return None
 
 
 class _Parser(h11.Connection):
     """h11's parser, which needs leave for each event.
+
+    Args:
+        head_bytes_max: of the head of a request.
 
     Attributes:
         events_left: how many it may still give before it says that it has none.
@@ -250,6 +272,10 @@ class _Parser(h11.Connection):
 
     events_left = 0
     excess: Excess | None = None
+
+    def __init__(self, head_bytes_max: int) -> None:
+        super().__init__(h11.SERVER, head_bytes_max)
+        self._head_bytes_max = head_bytes_max
 
     def next_event(self) -> Any:
         """Return the next event; see h11."""
@@ -271,7 +297,7 @@ class _Parser(h11.Connection):
     def _check_head(self) -> None:
         """Look at what has come of the next head; raises RemoteProtocolError."""
         data, _ = self.trailing_data
-        self.excess = excess_in(_END_OF_HEAD.split(data, 1)[0])
+        self.excess = excess_in(_END_OF_HEAD.split(data, 1)[0], self._head_bytes_max)
         if self.excess is not None:
             raise h11.RemoteProtocolError(self.excess.text)
 
@@ -299,7 +325,7 @@ class PatientProtocol(H11Protocol):
         super().__init__(*args, **kwargs)
         head_bytes_max = self.config.h11_max_incomplete_event_size
         assert head_bytes_max is not None
-        self.conn = _Parser(h11.SERVER, head_bytes_max)
+        self.conn = _Parser(head_bytes_max)
 
     @property
     def admitted(self) -> bool:
@@ -367,10 +393,19 @@ class PatientProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no request, or has too much of something, which the answer names."""
         excess = self.conn.excess
-        if excess is not None:
-            self.opened.refuse(excess.limit)
-            msg = excess.text
-        super().send_400_response(msg)
+        if excess is None:
+            super().send_400_response(msg)
+            return
+        self.opened.refuse(excess.limit)
+        headers = [("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
+        response = h11.Response(
+            status_code=excess.status,
+            headers=headers,
+            reason=http.HTTPStatus(excess.status).phrase.encode(),
+        )
+        for event in (response, h11.Data(data=excess.text.encode()), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event))
+        self.transport.close()
 
     def resume_writing(self) -> None:
         """The peer has taken what made us wait."""

@@ -4,13 +4,15 @@ Responsible for what they take of the loop's time and of memory, and for what ma
 Must not know what a metric says. Nobody logs in, as with RabbitMQ's plugin: names of queues and
 users are seen by whoever reaches the port.
 
-Invariants: /metrics is always answered, and a round of the loop makes one of it at most, however
-many ask for it; the others are made in pieces, a few at a time, and never stall a round.
+Invariants: /metrics is always answered, and however many ask for it, the next one is made four
+times as long after the last as that took; the others are made in pieces, a few at a time, and never
+stall a round.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,33 +33,44 @@ if TYPE_CHECKING:
 RABBITMQ: Final = "rabbitmq"
 
 
+REST: Final = 4
+"""Between two pages of totals, times as long as the last one took."""
+
+
 class Scrapes:
-    """Pages of totals: whoever asks in one round of the loop gets the same one.
+    """Pages of totals: whoever asks before the next one is made gets the same one.
 
     Args:
         metrics: makes them.
+        monotonic: seconds.
     """
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.metrics = metrics
+        self._monotonic = monotonic
         self._next: asyncio.Future[bytes] | None = None
+        self._not_before = 0.0
 
     async def next(self) -> bytes:
         """Return a page that is made after this was called."""
         if self._next is None:
             loop = asyncio.get_running_loop()
             self._next = loop.create_future()
-            loop.call_soon(self._make)
+            loop.call_later(max(0.0, self._not_before - self._monotonic()), self._make)
         return await asyncio.shield(self._next)
 
     def _make(self) -> None:
         asked, self._next = self._next, None
         assert asked is not None
+        began = self._monotonic()
         try:
             asked.set_result(self.metrics.render())
         except Exception as error:
             asked.set_exception(error)
             raise
+        finally:
+            ended = self._monotonic()
+            self._not_before = ended + REST * (ended - began)
 
 
 class ScrapeRoute(CostedRoute):

@@ -50,8 +50,8 @@ class World:
     ) -> Generator[object, None, list[Queue]]:
         self.asked_ways.append((exchange, list(keys), raw))
         found = [{"q": self.q, "other": self.other}[name] for name in self.beyond]
-        yield
-        yield  # where a clock that `cut_often` has set ends a slice
+        yield None
+        yield None  # where a clock that `cut_often` has set ends a slice
         return found
 
     def send(self, *bodies: bytes, raw: bytes = PERSISTENT, exchange: str = "f") -> None:

@@ -108,6 +108,12 @@ async def test_a_filter_that_writes_into_its_pipe_is_a_failure():
     assert await failure(source, IMPATIENT)
 
 
+def test_a_filter_that_writes_where_it_is_asked_from_is_told_so(caplog):
+    source = judging("import os; return os.write(3, b'x' * 64) > 0")
+    assert "Bad file descriptor" in uvloop.run(failure(source))
+    assert not caplog.records
+
+
 async def test_printing_harms_nothing():
     source = judging("import sys; print('x' * 10**5); print(file=sys.stderr); return True")
     async with started(source) as process:

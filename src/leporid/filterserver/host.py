@@ -1,6 +1,6 @@
 """The broker's end of a filter class's process: start it, ask it, end it.
 
-Responsible for the process and its pipes, and for time: nothing here takes longer than its limits
+Responsible for what is asked and answered, and for time: nothing here takes longer than its limits
 say, whatever the process does. Must not know what is asked, nor by whom. Invariant: a process that
 failed in any way is dead before anybody is told; it is never asked again.
 """
@@ -8,7 +8,6 @@ failed in any way is dead before anybody is told; it is never asked again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from leporid.filterserver import frames
+from leporid.filterserver.piped import PipedProcess
 
 ROOT: Final = Path(__file__).parents[2]
 """Where the package `leporid` is: the process finds it there, and not by what is around it."""
@@ -54,11 +54,10 @@ class ProcessLimits:
 class FilterProcess:
     """The process of one class, which is loaded; `start` makes it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, limits: ProcessLimits) -> None:
+    def __init__(self, process: PipedProcess, limits: ProcessLimits) -> None:
         self._process = process
         self._limits = limits
         self._answers = 0
-        self._watched = self._watch()
 
     def __repr__(self) -> str:
         return f"<FilterProcess pid={self._process.pid}>"
@@ -78,16 +77,10 @@ class FilterProcess:
             FilterFailure: the class does not load; the process is gone.
         """
         limits = limits or ProcessLimits()
-        spawning = asyncio.ensure_future(_spawn(limits))
         try:
-            made = cls(await asyncio.shield(spawning), limits)
+            made = cls(await _spawn(limits), limits)
         except OSError as error:
             raise FilterFailure(f"its process cannot be started: {error}") from error
-        except asyncio.CancelledError:
-            # It would be there, and nobody's.
-            with contextlib.suppress(OSError):
-                await cls(await spawning, limits).end()
-            raise
         try:
             ready = await made._ask(
                 frames.load_frame(class_name, source), frames.READY, limits.load_seconds, "to load"
@@ -122,47 +115,11 @@ class FilterProcess:
             async with asyncio.timeout(END_S):
                 await self._process.wait()
         except TimeoutError:
-            pass  # it is dead; something that it started, and hid, holds the pipe
-        self._unwatch()
+            pass  # it is dead, and in the middle of something that the kernel does for it
 
     def kill(self) -> None:
         """Have the process end, without waiting for that."""
-        if self._process.returncode is None:
-            self._kill_group()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-
-    def _kill_group(self) -> None:
-        """End the process and what it started; not later, when its number may be another's."""
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-
-    def _watch(self) -> int | None:
-        """Have what it started end as soon as it ends by itself; nobody may ask it for days.
-
-        What it started may hold the pipes, so these do not tell. Returns a descriptor.
-        """
-        try:
-            watched = os.pidfd_open(self._process.pid)
-        except ProcessLookupError:
-            self._kill_group()
-            return None
-        except (AttributeError, OSError):
-            return None  # not on Linux; or no descriptor is left
-        asyncio.get_running_loop().add_reader(watched, self._left)
-        return watched
-
-    def _left(self) -> None:
-        self._kill_group()
-        self._unwatch()
-
-    def _unwatch(self) -> None:
-        watched, self._watched = self._watched, None
-        if watched is not None:
-            asyncio.get_running_loop().remove_reader(watched)
-            os.close(watched)
+        self._process.kill()
 
     async def _ask(self, request: bytes, kind: int, seconds: float, what: str) -> bytes:
         try:
@@ -184,9 +141,7 @@ class FilterProcess:
         return payload
 
     async def _exchange(self, request: bytes) -> tuple[int, bytes]:
-        to, answers = self._process.stdin, self._process.stdout
-        assert to is not None
-        assert answers is not None
+        to, answers = self._process.to, self._process.answers
         to.write(request)
         await to.drain()
         head = await answers.readexactly(frames.ANSWER_HEAD.size)
@@ -209,9 +164,9 @@ class FilterProcess:
         return FilterFailure(reason)
 
 
-async def _spawn(limits: ProcessLimits) -> asyncio.subprocess.Process:
+async def _spawn(limits: ProcessLimits) -> PipedProcess:
     """Start a process that waits for a class to load; raises OSError."""
-    return await asyncio.create_subprocess_exec(
+    command = [
         sys.executable,
         "-I",
         "-c",
@@ -219,13 +174,8 @@ async def _spawn(limits: ProcessLimits) -> asyncio.subprocess.Process:
         str(limits.memory_bytes),
         str(max(limits.batch_seconds, limits.load_seconds) + ALARM_SLACK_S),
         str(os.getpid()),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={"LANG": "C.UTF-8"},
-        cwd="/",
-        start_new_session=True,
-    )
+    ]
+    return await PipedProcess.start(command, {"LANG": "C.UTF-8"})
 
 
 def _ended(code: int) -> str:

@@ -467,7 +467,7 @@ class TlsSocket:
 
     # ------------------------------------------------------------- sending
 
-    def send(self, view: memoryview) -> int:
+    def send(self, view: memoryview | bytes) -> int:
         """Encrypt and send; returns how much was taken, of which some may be `unsent`.
 
         Raises:

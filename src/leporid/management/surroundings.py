@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import time
 from collections.abc import (
     AsyncIterator,
@@ -97,7 +96,7 @@ class NoBackups:
 
 
 PIP_COMMAND: Final = "pip install 'leporid[arrow]'"
-ARROW_USER: Final = "leporid.management.tables"
+ARROW: Final = "pyarrow"
 
 
 def _encoders() -> ThreadPoolExecutor:
@@ -130,6 +129,7 @@ class Surroundings:
         until_synced: returns when a generation is on disk.
         monotonic: seconds, for how long something took.
         leases: those that are held, by id.
+        loaded: what was imported since the start, for the first who needed it.
         try_filter_class: loads a filter class somewhere; raises FilterFailure.
         filter_class_status: says how the filter class of a name is.
         look: compares memory and disk with their limits now, and not only each second.
@@ -177,6 +177,7 @@ class Surroundings:
     live: Live = field(init=False)
     sessions: Sessions = field(init=False)
     leases: dict[str, Holding] = field(default_factory=dict)
+    loaded: set[str] = field(default_factory=set)
     admission: Admission = field(init=False)
     encoders: ThreadPoolExecutor = field(default_factory=_encoders)
 
@@ -353,9 +354,12 @@ class Surroundings:
 
     async def need_arrow(self, user: User) -> None:
         """Have pyarrow imported; raises Refusal if it is not installed."""
-        if ARROW_USER not in sys.modules:
+        # Not what stands in `sys.modules`, which a thread may have imported by half: who imports that
+        # as well waits for the thread, and so would the loop.
+        if not self.loaded:
             async with self.encoding(user.name) as encode:
                 await encode(need_arrow)
+            self.loaded.add(ARROW)
 
     async def find_again(self, found: Found) -> Found:
         """Look a stream up once more, after others had turns; raises as `find`."""

@@ -92,10 +92,12 @@ def queue_bind(queue: str, exchange: str, key: str = "", arguments: Encoded | No
     return method(CHANNEL, QUEUE_BIND, names + bytes((NO_WAIT,)) + _table(arguments))
 
 
-def exchange_bind(destination: str, source: str, key: str = "") -> bytes:
+def exchange_bind(
+    destination: str, source: str, key: str = "", arguments: Encoded | None = None
+) -> bytes:
     """exchange.bind without an answer."""
     names = b"\0\0" + short(destination) + short(source) + short(key)
-    return method(CHANNEL, EXCHANGE_BIND, names + bytes((NO_WAIT,)) + _table(None))
+    return method(CHANNEL, EXCHANGE_BIND, names + bytes((NO_WAIT,)) + _table(arguments))
 
 
 def consume(

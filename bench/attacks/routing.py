@@ -153,3 +153,25 @@ def unique_keys(ground: Ground) -> Steps:
         peer.settle()
         yield
         send_all(peer, (publish("amq.topic", f"a.{at}") for at in range(ground.count(300_000))))
+
+
+CLASS = b"class Filter:\n    def match(self, message): return True\n"
+
+
+@attack("judged-fanout", brokers=(LEPORID,))
+def judged_fanout(ground: Ground) -> Steps:
+    """500 messages that a filter class lets pass go to an exchange with 20,000 queues."""
+    ground.need_users()
+    status, said = ground.ask("PUT", "/api/filter-classes/pass", user="admin", body=CLASS)
+    if status >= 300:
+        raise OSError(f"the class was refused: {status} {said[:200]!r}")
+    with ground.peer() as peer:
+        peer.push(exchange_declare("judged", "fanout") + exchange_declare("x", "fanout"))
+        peer.push(exchange_bind("x", "judged", arguments={"x-filter-class": "pass"}))
+        names = [f"q{at}" for at in range(ground.count(20_000))]
+        send_all(peer, (queue_declare(name, flags="e") + queue_bind(name, "x") for name in names))
+        peer.settle()
+        yield
+        peer.push(publish("judged", "", b"one") * ground.count(500))
+        peer.settle()
+        ground.hold()

@@ -50,6 +50,39 @@ def test_large_messages_cost_more_of_a_slice(engine, queue, peer):
     assert queue.ready_count == 0
 
 
+@pytest.mark.parametrize(("priorities", "entries_a_unit"), [(0, 8), (200, 1)])
+def test_many_queues_cost_more_of_a_slice(engine, peer, priorities, entries_a_unit):
+    queues = [engine.queue(0, f"{number}", False) for number in range(200)]
+    for queue in queues if priorities else ():
+        queue.set_priorities(priorities)
+    peer.session.caches["fan"] = engine.route_cache("fan", lambda _key, _raw: queues, True)
+    cut_often(engine)
+    peer.feed(frames.publish(1, "", b"m", exchange="fan") * 100)
+    most = max(steps_of(engine, lambda: sum(queue.ready_count for queue in queues)))
+    assert most <= SOME * entries_a_unit + len(queues)
+    assert {queue.ready_count for queue in queues} == {100}
+
+
+def test_queues_that_drop_a_lot_leave_turns_to_others(engine, queue, peer):
+    """All of theirs would be dropped before a queue behind them delivers."""
+    limited = [engine.queue(0, f"{number}", False) for number in range(20)]
+    for each in limited:
+        each.set_limits(max_length=1)
+        fill(engine, each, 200)
+    peer.channel.consume(queue, "c", True, 0, 0)
+    fill(engine, queue, 1)
+    cut_often(engine)
+    before = 0
+    for _ in turns(engine):
+        if queue.delivered:
+            break
+        before += 1
+    assert before < len(limited) // 2
+    for _ in turns(engine):
+        pass
+    assert {each.ready_count for each in limited} == {1}
+
+
 def test_many_queues_take_turns(engine, peer):
     queues = [engine.queue(0, f"{number}", False) for number in range(MANY)]
     for queue in queues:

@@ -37,6 +37,7 @@ cdef enum:
     PASSED_A_READING = 1024         # such entries on the way to a ready one, between readings
     # Of the clock's units: so many bytes of a body cost as much as a small message.
     UNIT_BYTES_BITS = 12
+    DROPS_A_VISIT = 8               # for a limit, before other queues have their turn
 
 OVERFLOW = {"drop-head": DROP_HEAD, "reject-publish": REJECT_PUBLISH,
             "reject-publish-dlx": REJECT_PUBLISH_DLX}
@@ -264,6 +265,7 @@ cdef class Queue:
         if self.lanes is not None:
             slot.priority = min(priority, self.max_priority)
             self.stand(seq, slot)
+            self.queues.clock.units += 1    # a heap, maybe a new one
             if self.selection is not None:
                 self.selection.ends[slot.priority] = seq + 1
         self.ready_count += 1
@@ -500,9 +502,11 @@ cdef class Queue:
                      or self.ready_bytes + self.held_bytes + body_len > self.bytes_limit))
 
     cdef int drop_excess(self) except -1:
-        """Drop messages from the head while a limit is exceeded (overflow drop-head)."""
+        """Drop messages from the head while a limit is exceeded (overflow drop-head): some, if there
+        are many, as thousands of queues may have as many to drop before others deliver."""
         cdef Slot *slot
         cdef uint64_t seq
+        cdef uint32_t left = DROPS_A_VISIT
         self.behind = False
         while self.limited and self.overflow == DROP_HEAD and self.over_limit():
             if self.dead_letters is not None and self.queues.dead_lettering.put_off(self):
@@ -514,7 +518,8 @@ cdef class Queue:
             if slot == NULL:
                 break  # the rest is held
             self.drop(seq, slot, "maxlen")
-            self.behind = spend(self.queues.clock, 1)
+            left -= 1
+            self.behind = spend(self.queues.clock, 1) or not left
         return 0
 
     cdef uint64_t drop_some(self, uint64_t seq, uint64_t end) except? 0:
@@ -646,7 +651,7 @@ cdef class Queue:
         cdef uint64_t seq, ready_bytes
         if self.behind:
             self.drop_excess()
-        if self.paused:
+        if self.behind or self.paused:
             return 0
         if self.selection is not None:
             return self.selection.deliver()

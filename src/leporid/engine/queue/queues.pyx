@@ -31,6 +31,9 @@ from leporid.engine.wire.record cimport NO_LIMIT, Message, Range, Record, Target
 
 from collections import deque
 
+cdef enum:
+    ENTRIES_A_UNIT = 8              # of the clock, beside the message
+
 
 cdef class Queues(Entries):
     """All queues by id, hidden ones too."""
@@ -218,6 +221,7 @@ cdef class Queues(Entries):
                     queue.set_ttl(queue.next_seq - 1, ttl_ms)
             if queue.ready_count > deepest and queue.consumer_count:
                 deepest = queue.ready_count
+        self.clock.units += <uint32_t> (count // ENTRIES_A_UNIT)
         return deepest
 
     # ------------------------------------------------------------- turns

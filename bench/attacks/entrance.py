@@ -166,7 +166,7 @@ def half_sent_requests(ground: Ground) -> Steps:
         ground.hold()
 
 
-# What stands in the head of each request, in turn; a head may have 16 KB.
+# What stands in the head of each request, in turn; a head may have 40 KB.
 ODD_HEADS = (
     b"GET /metrics?" + b"%ff&" * 3_900 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n" + b"a:\r\n" * 3_900 + b"\r\n",

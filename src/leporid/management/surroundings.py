@@ -354,8 +354,8 @@ class Surroundings:
 
     async def need_arrow(self, user: User) -> None:
         """Have pyarrow imported; raises Refusal if it is not installed."""
-        # Not what stands in `sys.modules`, which a thread may have imported by half: who imports that
-        # as well waits for the thread, and so would the loop.
+        # Not what stands in `sys.modules`: a thread may have imported it by half, and who imports
+        # it as well waits for the thread, as the loop would.
         if not self.loaded:
             async with self.encoding(user.name) as encode:
                 await encode(need_arrow)

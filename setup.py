@@ -44,6 +44,9 @@ PLAIN_ARGUMENTS = [
     "-fno-align-labels",
 ]
 PLAIN_LINK_ARGUMENTS = ["-Wl,-z,noseparate-code"]
+# Of these folders the third level of optimisation is a twelfth more code, mostly copies of
+# functions, and no instruction less for a message (`bench/engine.py --instructions`).
+SECOND_LEVEL = {"bounds", "connection", "internal"}
 # What is found ends the process, with a stack that names lines.
 SANITIZED_ARGUMENTS = [
     "-O1",
@@ -68,6 +71,12 @@ DIRECTIVES = {
 }
 
 
+def compile_arguments(source: Path) -> list[str]:
+    if SANITIZE:
+        return SANITIZED_ARGUMENTS
+    return [*PLAIN_ARGUMENTS, "-O2"] if source.parent.name in SECOND_LEVEL else PLAIN_ARGUMENTS
+
+
 def engine_modules() -> list[Extension]:
     from Cython.Build import cythonize
 
@@ -76,7 +85,7 @@ def engine_modules() -> list[Extension]:
             ".".join(source.relative_to("src").with_suffix("").parts),
             [str(source)],
             include_dirs=[str(ENGINE / "wire")],
-            extra_compile_args=SANITIZED_ARGUMENTS if SANITIZE else PLAIN_ARGUMENTS,
+            extra_compile_args=compile_arguments(source),
             extra_link_args=[f"-fsanitize={SANITIZE}"] if SANITIZE else PLAIN_LINK_ARGUMENTS,
             define_macros=[("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")] if TRACE else [],
         )

@@ -32,6 +32,8 @@ MB: Final = 1e6
 UNWANTED: Final = (".c", ".pyx", ".pxd", ".h", ".html", ".o")
 # The web UI's folder, whose files are no source of the engine.
 PAGES: Final = "leporid/webui/"
+# Nobody outside calls the engine, so the stubs that its sources are checked with stay at home.
+STUBLESS: Final = "leporid/engine/"
 # The only commands that an installation may use; a compiler is not among them.
 COMMANDS: Final = ("sh", "env", "uname", "ldd")
 
@@ -118,6 +120,7 @@ def check_wheel(wheel: Path) -> None:
     """Look whether all that is compiled, or a page, is there, and nothing it was made of."""
     names = zipfile.ZipFile(wheel).namelist()
     unwanted = [name for name in names if name.endswith(UNWANTED) and not name.startswith(PAGES)]
+    unwanted += [name for name in names if name.startswith(STUBLESS) and name.endswith(".pyi")]
     if unwanted:
         raise PackageError(f"the wheel holds {', '.join(unwanted[:5])} …")
     source = ROOT / "src"

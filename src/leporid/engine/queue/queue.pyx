@@ -502,8 +502,7 @@ cdef class Queue:
                      or self.ready_bytes + self.held_bytes + body_len > self.bytes_limit))
 
     cdef int drop_excess(self) except -1:
-        """Drop messages from the head while a limit is exceeded (overflow drop-head): some, if there
-        are many, as thousands of queues may have as many to drop before others deliver."""
+        """Drop messages from the head while a limit is exceeded (overflow drop-head), or some."""
         cdef Slot *slot
         cdef uint64_t seq
         cdef uint32_t left = DROPS_A_VISIT

@@ -30,7 +30,8 @@ async def ended(process: PipedProcess) -> int:
 
 @pytest.fixture(params=[asyncio.run, uvloop.run])
 def run(request: pytest.FixtureRequest) -> Run:
-    return request.param
+    chosen: Run = request.param
+    return chosen
 
 
 @pytest.fixture(params=[True, False])

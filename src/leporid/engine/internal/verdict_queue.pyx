@@ -11,8 +11,7 @@ several classes let it pass, or it got the message without a verdict: the record
 that have it, and the first verdict that lets it pass is noted in the other verdict queues.
 """
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
 from leporid.engine.queue.index cimport READY, UNACKED, Slot
 from leporid.engine.queue.queue cimport Queue

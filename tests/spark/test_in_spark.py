@@ -441,10 +441,15 @@ large = spark.read.format("leporid").options(url=sys.argv[1]).load("large")
 assert len(large.limit(3).collect()) == 3
 sink = frame.selectExpr("body", "'out' as routing_key").write.format("leporid")
 sink.mode("append").options(url=sys.argv[1], exchange="amq.default").save()
+live = spark.readStream.format("leporid").options(url=sys.argv[1], startingOffsets="earliest")
+counts = live.load("orders").groupBy("routing_key").count().writeStream.outputMode("complete")
+query = counts.format("noop").trigger(availableNow=True).start()
+assert query.awaitTermination(200)
 spark.stop()
 """
 
 
+@pytest.mark.timeout(400)
 def test_it_works_in_a_connect_session(broker, tmp_path):
     """In a process of its own, as one process has one kind of session."""
     broker.make("orders")
@@ -454,7 +459,7 @@ def test_it_works_in_a_connect_session(broker, tmp_path):
     broker.append("large", 100_000)
     done = subprocess.run(
         [sys.executable, "-c", CONNECT, broker.url],
-        cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=360, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     # Spark closes a worker's connection that has more rows than the limit.

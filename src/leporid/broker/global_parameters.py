@@ -68,15 +68,19 @@ class GlobalParameters:
         if before is None:
             self.check_room()
         if parameter != before:
-            self._found[parameter.name] = parameter
-            self._record(Put(StoredGlobalParameter(parameter.name, json.dumps(parameter.value))))
+            self._keep(parameter)
         return before is None
+
+    def _keep(self, parameter: GlobalParameter) -> None:
+        self._found[parameter.name] = parameter
+        self._record(Put(StoredGlobalParameter(parameter.name, json.dumps(parameter.value))))
 
     def seed_cluster_id(self, random_bytes: Callable[[int], bytes]) -> None:
         """Have an id of the cluster, in RabbitMQ's form, if there is none."""
         if CLUSTER_ID not in self._found:
             drawn = base64.urlsafe_b64encode(random_bytes(16)).decode().rstrip("=")
-            self.put(GlobalParameter(CLUSTER_ID, f"rabbitmq-cluster-id-{drawn}"))
+            # Also beyond the limit, which an earlier version may have let be reached.
+            self._keep(GlobalParameter(CLUSTER_ID, f"rabbitmq-cluster-id-{drawn}"))
 
     @property
     def cluster_id(self) -> str | None:

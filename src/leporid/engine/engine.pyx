@@ -50,7 +50,6 @@ cdef enum:
     # itself. All of them together stay below the 10 ms that a turn may take.
     INPUT_NS = 1_500_000
     DELIVERIES_NS = 1_000_000       # half of it for those who waited for a shared limit
-    SYNC_NS = 1_000_000             # streams of one sync, before it or after it
     STAGE_NS = 500_000
 
 
@@ -253,7 +252,7 @@ cdef class Engine:
             self.clock.begin_slice(None)
             self.queues.serve()
         if self.streams.written is not None:
-            self.clock.begin_stage(SYNC_NS)
+            self.clock.begin_stage(STAGE_NS)
             self.streams.note_written(False)
         if self.streams.scanning:
             self.clock.begin_stage(STAGE_NS)
@@ -334,7 +333,7 @@ cdef class Engine:
     def collected_streams(self, *, bint whole=False):
         """The streams of the closed generation, as `begin_sync` gives them; None: there was no time
         for all of them yet."""
-        self.clock.begin_stage(SYNC_NS)
+        self.clock.begin_stage(STAGE_NS)
         streams = self.streams.collected(whole)
         self.clock.begin_stage(INPUT_NS)
         return streams
@@ -348,7 +347,7 @@ cdef class Engine:
         self.logs.end_sync(generation, writes)
         if streams is not None:
             self.streams.end_sync(streams)
-            self.clock.begin_stage(SYNC_NS)
+            self.clock.begin_stage(STAGE_NS)
             self.streams.note_written(whole)
             self.clock.begin_stage(INPUT_NS)
         self.queues.dead_lettering.end_sync(generation)

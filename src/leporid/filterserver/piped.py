@@ -13,10 +13,12 @@ socket, came back as an error of the loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from threading import Thread
 
 
 class PipedProcess:
@@ -29,16 +31,16 @@ class PipedProcess:
 
     to: asyncio.StreamWriter
     answers: asyncio.StreamReader
-    _reading: asyncio.ReadTransport
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
+        self._pipes: list[asyncio.BaseTransport] = []
         loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[int] = loop.create_future()
         self._watched = self._watch()
         if self._watched is None:
-            waiting = loop.run_in_executor(None, process.wait)
-            waiting.add_done_callback(lambda _: self._end())
+            # Not one of the loop's: it waits as long as the process lives.
+            Thread(target=self._await_end, args=(loop,), daemon=True).start()
 
     def __repr__(self) -> str:
         return f"<PipedProcess pid={self.pid}>"
@@ -65,14 +67,12 @@ class PipedProcess:
         connecting = asyncio.ensure_future(made._connect())
         try:
             await asyncio.shield(connecting)
-        except asyncio.CancelledError:
-            # It would be there, and nobody's; and its pipes are closed by who has them.
-            await connecting
-            made.kill()
-            await made.wait()
-            raise
-        except OSError:
+        except BaseException:
+            # It would be there, and nobody's.
             made._kill()
+            with contextlib.suppress(OSError):
+                await connecting
+            made.kill()
             await made.wait()
             raise
         return made
@@ -80,12 +80,14 @@ class PipedProcess:
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
         self.answers = asyncio.StreamReader()
-        self._reading, _ = await loop.connect_read_pipe(
+        reading, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(self.answers), self._process.stdout
         )
+        self._pipes.append(reading)
         transport, protocol = await loop.connect_write_pipe(
             lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), self._process.stdin
         )
+        self._pipes.append(transport)
         self.to = asyncio.StreamWriter(transport, protocol, None, loop)
 
     @property
@@ -100,8 +102,8 @@ class PipedProcess:
     def kill(self) -> None:
         """Have it end, and what it started; nothing is read or written any more."""
         self._kill()
-        self._reading.close()
-        self.to.close()
+        for pipe in self._pipes:
+            pipe.close()
 
     def _kill(self) -> None:
         if not self._ended.done():
@@ -125,6 +127,11 @@ class PipedProcess:
             return None  # not on Linux; or no descriptor is left
         asyncio.get_running_loop().add_reader(watched, self._end)
         return watched
+
+    def _await_end(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._end)
 
     def _end(self) -> None:
         """It has ended."""

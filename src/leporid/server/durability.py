@@ -112,7 +112,7 @@ class Durability:
 
     def _tick(self) -> None:
         self._timer = None
-        if self._job is None and self._closed is None:
+        if self._job is None and self._closed is None and not self._engine.noting_streams:
             self._begin()
 
     def _begin(self) -> None:

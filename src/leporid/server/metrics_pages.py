@@ -35,6 +35,8 @@ RABBITMQ: Final = "rabbitmq"
 
 REST: Final = 4
 """Between two pages of totals, times as long as the last one took."""
+REST_SECONDS_MAX: Final = 1.0
+"""Whatever stopped the process while it made one."""
 
 
 class Scrapes:
@@ -70,7 +72,7 @@ class Scrapes:
             raise
         finally:
             ended = self._monotonic()
-            self._not_before = ended + REST * (ended - began)
+            self._not_before = ended + min(REST_SECONDS_MAX, REST * (ended - began))
 
 
 class ScrapeRoute(CostedRoute):

@@ -83,6 +83,20 @@ def test_queues_that_drop_a_lot_leave_turns_to_others(engine, queue, peer):
     assert {each.ready_count for each in limited} == {1}
 
 
+@pytest.mark.parametrize("excess", range(1, 41))
+def test_a_queue_that_drops_a_lot_delivers_to_who_comes_meanwhile(engine, queue, peer, excess):
+    """Wherever the slice or the visit ends: the last drop may be what ends it."""
+    queue.set_limits(max_length=5)
+    for number in range(5 + excess):
+        engine.publish([queue], "", "q", frames.NO_PROPERTIES, b"%d" % number)
+    cut_often(engine, units=1)
+    engine.run()
+    peer.channel.consume(queue, "c", True, 0, 0)
+    for _ in turns(engine):
+        pass
+    assert queue.ready_count == 0
+
+
 def test_many_queues_take_turns(engine, peer):
     queues = [engine.queue(0, f"{number}", False) for number in range(MANY)]
     for queue in queues:

@@ -506,19 +506,24 @@ cdef class Queue:
         cdef Slot *slot
         cdef uint64_t seq
         cdef uint32_t left = DROPS_A_VISIT
+        cdef bint cut = False
         self.behind = False
         while self.limited and self.overflow == DROP_HEAD and self.over_limit():
             if self.dead_letters is not None and self.queues.dead_lettering.put_off(self):
                 break
-            if self.behind:
+            if cut:
+                self.behind = True
                 self.wake()
                 break
             slot = self.pop_any(&seq)
             if slot == NULL:
-                break  # the rest is held
+                if not self.ready_count or not self.queues.clock.over():
+                    break  # the rest is held
+                cut = True
+                continue
             self.drop(seq, slot, "maxlen")
             left -= 1
-            self.behind = spend(self.queues.clock, 1) or not left
+            cut = spend(self.queues.clock, 1) or not left
         return 0
 
     cdef uint64_t drop_some(self, uint64_t seq, uint64_t end) except? 0:

@@ -525,7 +525,10 @@ cdef class Streams:
         What comes meanwhile is of the next one. It may be among the writes, too, which does no
         harm: it is on disk before somebody is told so.
         """
-        self.syncing, self.unsynced = self.unsynced, []
+        cdef Stream stream
+        # Who is deleted from now on is on disk as ever: that it is deleted is of the next one.
+        self.syncing = [stream for stream in self.unsynced if not (<Stream> stream).retired]
+        self.unsynced = []
         self.dropping, self.dropped = self.dropped, []
         self.work = []
         return 0
@@ -536,13 +539,11 @@ cdef class Streams:
         None: it is not collected yet. Unless it is to be `whole`, so much is done as the slice has
         time for.
         """
-        cdef Stream stream
         cdef list work = self.work
         while len(work) < len(self.syncing):
             if not whole and work and spend(self.queues.clock, UNITS_A_SYNC):
                 return None
-            stream = <Stream> self.syncing[len(work)]
-            work.append((stream.id, [], []) if stream.retired else stream.begin_sync())
+            work.append((<Stream> self.syncing[len(work)]).begin_sync())
         work += [(number, None, None) for number in self.dropping]
         self.work, self.dropping = None, []
         return work

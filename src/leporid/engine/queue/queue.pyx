@@ -504,26 +504,21 @@ cdef class Queue:
     cdef int drop_excess(self) except -1:
         """Drop messages from the head while a limit is exceeded (overflow drop-head), or some."""
         cdef Slot *slot
-        cdef uint64_t seq
-        cdef uint32_t left = DROPS_A_VISIT
-        cdef bint cut = False
+        cdef uint64_t seq, left = DROPS_A_VISIT
         self.behind = False
         while self.limited and self.overflow == DROP_HEAD and self.over_limit():
             if self.dead_letters is not None and self.queues.dead_lettering.put_off(self):
                 break
-            if cut:
+            if not left:
                 self.behind = True
                 self.wake()
                 break
             slot = self.pop_any(&seq)
-            if slot == NULL:
-                if not self.ready_count or not self.queues.clock.over():
-                    break  # the rest is held
-                cut = True
-                continue
-            self.drop(seq, slot, "maxlen")
-            left -= 1
-            cut = spend(self.queues.clock, 1) or not left
+            if slot != NULL:
+                self.drop(seq, slot, "maxlen")
+            elif not self.ready_count:
+                break  # the rest is held
+            left = 0 if slot == NULL or spend(self.queues.clock, 1) else left - 1
         return 0
 
     cdef uint64_t drop_some(self, uint64_t seq, uint64_t end) except? 0:

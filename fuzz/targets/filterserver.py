@@ -55,35 +55,27 @@ class _Pipe:
     async def drain(self) -> None:
         pass
 
-    def close(self) -> None:
-        pass
-
 
 class _Process:
     """A process that has said all that it will, and has ended."""
 
-    returncode = 1
     pid = 0
 
     def __init__(self, said: bytes) -> None:
-        self.stdin = _Pipe()
-        self.stdout = asyncio.StreamReader()
-        self.stdout.feed_data(said)
-        self.stdout.feed_eof()
+        self.to = _Pipe()
+        self.answers = asyncio.StreamReader()
+        self.answers.feed_data(said)
+        self.answers.feed_eof()
+
+    def kill(self) -> None:
+        pass
 
     async def wait(self) -> int:
-        return self.returncode
-
-
-class _Asked(FilterProcess):
-    """Has no process to watch."""
-
-    def _watch(self) -> int | None:
-        return None
+        return 1
 
 
 async def _answers(said: bytes) -> None:
-    asked = _Asked(cast("Any", _Process(said)), _LIMITS)
+    asked = FilterProcess(cast("Any", _Process(said)), _LIMITS)
     try:
         for count in range(MESSAGES):
             verdicts = await asked.judge(frames.batch_frame([]), count)

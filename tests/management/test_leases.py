@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -111,13 +111,23 @@ async def test_when_its_time_is_over_it_goes_back_by_itself(
 
 
 async def test_leases_that_are_over_at_one_moment_end_one_in_each_round_of_the_loop(
-    world: World, client: httpx.AsyncClient
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ):
-    queue, count, ttl_ms = queue_of(world), 20, 200
+    queue, count, ttl_ms = queue_of(world), 20, 3_600_000
+    loop, due = asyncio.get_running_loop(), []
+    call_later = loop.call_later
+
+    def noted(delay: float, callback: Callable[..., object], *args: Any, **how: Any) -> Any:
+        if delay == ttl_ms / 1000:
+            due.append(callback)
+        return call_later(delay, callback, *args, **how)
+
+    monkeypatch.setattr(loop, "call_later", noted)
     fill(world, queue, count)
     for _ in range(count):
         await lease_of(client, max=1, ttl_ms=ttl_ms)
-    time.sleep(ttl_ms / 1000)  # the loop stands still, so that all that are left are due
+    for over in due:
+        over()
     ready = [queue.ready_count]
     async with asyncio.timeout(10):
         while ready[-1] < count:

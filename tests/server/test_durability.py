@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.slices import cut_often
 from tests.server.written_log import Run
 
 from leporid.amqp.constants import FRAME_METHOD
@@ -52,10 +53,10 @@ class Node:
         events: what was told on the loop, in order.
     """
 
-    def __init__(self, directory: Path, **options: bool) -> None:
+    def __init__(self, directory: Path, streams: tuple[str, ...] = ("s",), **options: bool) -> None:
         self.directory = directory
         self.files = Files(directory / "log")
-        self.run = Run(directory, files=self.files, streams=("s",))
+        self.run = Run(directory, files=self.files, streams=streams)
         self.streams = self.run.logs
         self.stream = self.run.streams["s"]
         self.engine = self.run.engine
@@ -154,6 +155,32 @@ async def test_there_is_one_sync_at_a_time_and_the_next_takes_all_that_came_mean
     await node.until("synced")
     assert node.confirmed() == 4
     assert node.files.calls == 2
+
+
+@pytest.mark.parametrize("drains", [False, True])
+async def test_streams_of_a_sync_are_collected_turn_by_turn(tmp_path: Path, drains: bool):
+    """Also if the broker stops meanwhile; and if the timer rings, nothing is closed beside it."""
+    names = ("s", *(f"s{number}" for number in range(199)))
+    node = Node(tmp_path, names)
+    for name in names:
+        node.run.publish(b"0", key=name, channel=CONFIRMING)
+    cut_often(node.engine, units=8)
+    node.durability.poll()
+    assert (node.files.calls, node.engine.busy) == (0, True)
+    node.durability._tick()
+    assert node.engine.logs.generation == node.engine.logs.synced + 2
+    if drains:
+        await drained(node)
+    polls = 0
+    while any(stream.end == 0 for stream in node.run.streams.values()):
+        node.engine.run()
+        node.durability.poll()
+        polls += 1
+        await asyncio.sleep(0)
+    assert polls > 10
+    assert node.engine.logs.generation == node.engine.logs.synced + 1
+    assert node.confirmed() == len(names)
+    node.close()
 
 
 async def test_what_nobody_waits_for_is_synced_soon(node: Node, monkeypatch: pytest.MonkeyPatch):

@@ -356,7 +356,7 @@ class Surroundings:
         """Have pyarrow imported; raises Refusal if it is not installed."""
         # Not what stands in `sys.modules`: a thread may have imported it by half, and who imports
         # it as well waits for the thread, as the loop would.
-        if not self.loaded:
+        if ARROW not in self.loaded:
             async with self.encoding(user.name) as encode:
                 await encode(need_arrow)
             self.loaded.add(ARROW)

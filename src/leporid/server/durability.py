@@ -10,27 +10,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from leporid.durable import Change
 from leporid.engine.engine import Engine
 from leporid.server.histograms import BYTES, SYNC_SECONDS, Histogram
 from leporid.storage.definitions import Definitions
-from leporid.storage.segments import SegmentFiles, Write
+from leporid.storage.segments import SegmentFiles
 from leporid.storage.streams import StreamLogs, StreamWork
 from leporid.storage.syncer import Job, Rest, Syncer
 
 # Durable facts that nobody waits for reach the disk this much later at most.
 IDLE_SYNC_S: Final = 0.05
-
-
-class Closed(NamedTuple):
-    """What a `Job` has, but for streams."""
-
-    generation: int
-    changes: list[Change]
-    writes: list[Write]
-    drops: list[int]
 
 
 class Durability:
@@ -63,9 +54,8 @@ class Durability:
         self._loop = asyncio.get_running_loop()
         self._wake = wake
         self._changes: list[Change] = []
-        # A generation that is closed, and whose streams are not all collected; `_job` is without
-        # one then.
-        self._closed: Closed | None = None
+        # Of the generation that is closed: it gets its streams, and then it is written.
+        self._closed: Job | None = None
         self._job: Job | None = None
         self._began = 0.0
         self.seconds = Histogram("From closing a generation to knowing it on disk", SYNC_SECONDS)
@@ -120,7 +110,7 @@ class Durability:
         if closed is None:
             return
         generation, writes, drops = closed
-        self._closed = Closed(generation, self._changes, writes, drops)
+        self._closed = Job(generation, self._changes, writes, drops)
         self._changes = []
         self._idle.clear()
         self._began = self._loop.time()
@@ -132,7 +122,8 @@ class Durability:
             self._wake()
             return
         assert self._closed is not None
-        self._job, self._closed = Job(*self._closed, streams), None
+        self._job, self._closed = self._closed, None
+        self._job.streams = streams
         self._syncer.submit(self._job)
 
     def _finish(self, job: Job) -> None:

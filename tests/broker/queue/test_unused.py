@@ -187,7 +187,7 @@ def test_a_queue_that_is_deleted_leaves_nothing_behind(scene: Scene):
     scene.declare("q", 10)
     scene.wait(10)
     assert not scene.is_there("q")
-    scene.world.broker.unused.run(10**9)
+    scene.wait(10**9)
     assert scene.world.broker.unused.next_due_ms == 0
 
 

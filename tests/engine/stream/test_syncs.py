@@ -7,16 +7,25 @@ from tests.engine.frames import PERSISTENT, publish
 from tests.engine.session_fake import Peer, make_engine
 from tests.engine.slices import SOME, cut_often
 
+from leporid.engine.engine import Engine
+from leporid.engine.stream.stream import Stream
+
 COUNT = 2000
 
 
-def test_streams_of_a_sync_are_collected_and_noted_in_steps():
+def written_to() -> tuple[Engine, Disk, dict[str, Stream], Peer]:
+    """Return an engine with streams that each have a message, which no disk has."""
     engine, disk = make_engine(), Disk()
     disk.attach(engine)
     streams = {f"s{at}": engine.stream(at + 1, f"s{at}") for at in range(COUNT)}
     peer = Peer(engine, dict(streams))
     peer.feed(*(publish(1, name, b"m", raw=PERSISTENT) for name in streams))
     cut_often(engine)
+    return engine, disk, streams, peer
+
+
+def test_streams_of_a_sync_are_collected_and_noted_in_steps():
+    engine, disk, streams, _ = written_to()
     assert disk.close(engine)
     steps = 1
     while not disk.collect(engine):
@@ -35,12 +44,7 @@ def test_streams_of_a_sync_are_collected_and_noted_in_steps():
 
 
 def test_the_next_generation_is_closed_when_the_last_one_is_noted():
-    engine, disk = make_engine(), Disk()
-    disk.attach(engine)
-    streams = {f"s{at}": engine.stream(at + 1, f"s{at}") for at in range(COUNT)}
-    peer = Peer(engine, dict(streams))
-    peer.feed(*(publish(1, name, b"m", raw=PERSISTENT) for name in streams))
-    cut_often(engine)
+    engine, disk, streams, peer = written_to()
     disk.begin(engine)
     disk.complete(engine, whole=False)
     peer.feed(publish(1, "s0", b"n", raw=PERSISTENT))
@@ -50,12 +54,7 @@ def test_the_next_generation_is_closed_when_the_last_one_is_noted():
 
 def test_a_stream_that_is_deleted_meanwhile_is_written():
     """Its messages are confirmed with this generation, its deletion is of the next one."""
-    engine, disk = make_engine(), Disk()
-    disk.attach(engine)
-    streams = {f"s{at}": engine.stream(at + 1, f"s{at}") for at in range(COUNT)}
-    peer = Peer(engine, dict(streams))
-    peer.feed(*(publish(1, name, b"m", raw=PERSISTENT) for name in streams))
-    cut_often(engine)
+    engine, disk, streams, _ = written_to()
     disk.close(engine)
     assert not disk.collect(engine)
     last = streams.popitem()[1]

@@ -29,9 +29,9 @@ EXPIRED_MAX: Final = 100
 """Queues that go in one round. Each takes some hundredths of a millisecond, and many clients that
 are gone at once leave many queues; the rest has its round after everybody else had a turn."""
 
-LOOKS_MAX: Final = 1000
-"""Timers that a round looks at, a microsecond each. A client may have very many queues whose timers
-ring in one millisecond, and that have all been used since."""
+LOOKS_MAX: Final = 250
+"""Timers that a round looks at, some microseconds each. A client may have very many queues whose
+timers ring in one millisecond, and that have all been used since."""
 STALE_SLACK: Final = 1000
 """Timers of queues that are gone, before it is worth looking for them."""
 

@@ -115,7 +115,7 @@ def test_a_path_ends_where_nothing_is():
 
     sys.setprofile(count)
     try:
-        found = table.value("x", path), Columns([".".join(path)]).of(table, "x")
+        found = table.reader(path)("x"), Columns([".".join(path)]).of(table, "x")
     finally:
         sys.setprofile(None)
     assert found == (ABSENT, {})

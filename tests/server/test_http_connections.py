@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -90,6 +92,40 @@ async def serve(
 @pytest.fixture
 async def client(serve: Callable[[list[CostedRoute]], Awaitable[Client]]) -> Client:
     return await serve([])
+
+
+def segments_received(writer: asyncio.StreamWriter) -> int:
+    """Return how many TCP segments with data a client has received: `tcpi_data_segs_in`."""
+    client = writer.get_extra_info("socket")
+    (segments,) = struct.unpack_from(
+        "I", client.getsockopt(socket.SOL_TCP, socket.TCP_INFO, 256), 152
+    )
+    return int(segments)
+
+
+async def test_a_short_answer_is_one_segment(
+    serve: Callable[[list[CostedRoute]], Awaitable[Client]],
+):
+    """Its head and its body would wake the client twice."""
+    bodies = {"empty": b"", "short": b"x" * 1000, "long": b"x" * (module.JOINED_BYTES_MAX + 1)}
+
+    async def body(request: Request) -> Response:
+        return Response(bodies[request.path_params["name"]])
+
+    client = await serve([CostedRoute("/{name}", body, verb, LOOK) for verb in ("GET", "HEAD")])
+    segments = {}
+    for name, expected in bodies.items():
+        for method in (b"GET", b"HEAD"):
+            reader, writer = await client.connect(
+                b"%b /%b HTTP/1.1\r\nhost: localhost\r\n\r\n" % (method, name.encode())
+            )
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b"content-length: %d\r\n" % len(expected) in head
+            if method == b"GET":
+                assert await reader.readexactly(len(expected)) == expected
+            segments[method, name] = segments_received(writer)
+    assert segments.pop((b"GET", "long")) > 1
+    assert set(segments.values()) == {1}
 
 
 async def test_half_sent_requests_do_not_keep_health_from_being_answered(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -76,29 +77,37 @@ class Table(Generic[T]):
         shown = {name: field(item) for name, field in self.fields.items()}
         return {name: value for name, value in shown.items() if value is not ABSENT}
 
-    def value(self, item: T, path: tuple[str, ...]) -> Any:
-        """Return one value, which may be within a field; ABSENT without it."""
-        value: Any = ABSENT
-        field = self.fields.get(path[0])
-        if field is not None:
-            value = field(item)
-        elif self.whole is not None:
-            value = self.whole(item).get(path[0], ABSENT)
-        if len(path) == 1:
-            return value
-        for name in path[1:]:
-            if not isinstance(value, Mapping):
-                return ABSENT
-            value = value.get(name, ABSENT)
-        return value
+    def reader(self, path: tuple[str, ...]) -> Callable[[T], Any]:
+        """Return what gives one value of an object, which may be within a field; ABSENT without it.
+
+        Whoever asks it of many objects goes through the path once.
+        """
+        name, *within = path
+        field = self.fields.get(name) or partial(_made, self.whole, name)
+        return partial(_within, field, within) if within else field
 
     def meets(self, item: T, conditions: Iterable[Condition]) -> bool:
         """Say whether an object is as all conditions want it."""
         for condition in conditions:
-            value = self.value(item, condition.path)
+            value = self.reader(condition.path)(item)
             if not condition.is_met(None if value is ABSENT else value):
                 return False
         return True
+
+
+def _made(whole: Callable[[T], dict[str, Any]] | None, name: str, item: T) -> Any:
+    """Return a field that is made with all others alone."""
+    return ABSENT if whole is None else whole(item).get(name, ABSENT)
+
+
+def _within(field: Callable[[T], Any], names: Iterable[str], item: T) -> Any:
+    """Return what is within a field."""
+    value = field(item)
+    for name in names:
+        if not isinstance(value, Mapping):
+            return ABSENT
+        value = value.get(name, ABSENT)
+    return value
 
 
 class Columns:
@@ -117,14 +126,14 @@ class Columns:
         shown: dict[str, Any] = {}
         if self._whole:
             for path in self._paths:
-                value = table.value(item, path)
+                value = table.reader(path)(item)
                 if value is not ABSENT:
                     shown[path[0]] = value
             return shown
         for path in self._paths:
             name = path[0]
             if name not in fields:
-                fields[name] = table.value(item, (name,))
+                fields[name] = table.reader((name,))(item)
             _take(fields, shown, path)
         return shown
 
@@ -406,7 +415,7 @@ class _Arranging(Generic[T]):
         self._user = user
         self._query = query
         self._table = table
-        self._order = order
+        self._readers = [table.reader(path) for path in order]
         self._name_of = name_of
         # Of each object its keys, and its place among the objects: no two have the same, so that
         # objects are never compared. Nor do they stand in there: of tuples that hold only texts and
@@ -436,14 +445,14 @@ class _Arranging(Generic[T]):
     def _keys(self, item: T) -> list[Any]:
         """Return what an object is sorted by: of each value its kind, and itself."""
         keys: list[Any] = []
-        for path in self._order:
-            keys += sort_key(self._table.value(item, path))
+        for read in self._readers:
+            keys += sort_key(read(item))
         return keys
 
     def ordered(self) -> Iterator[T]:
         """Go through the objects in order; once."""
         runs, self._runs = self._runs, []
-        if not self._order:
+        if not self._readers:
             return (self._take(entry[-1]) for run in runs for entry in draining(run))
         merged = merge(*map(draining, runs), reverse=self._query.reverse)
         return (self._take(entry[-1]) for entry in merged)

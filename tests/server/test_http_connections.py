@@ -304,6 +304,10 @@ def asking(query: bytes = b"", headers: bytes = b"") -> bytes:
     )
 
 
+# How a client of HTTP/2 begins that knows without asking that it is spoken (RFC 9113, 3.4).
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+
+
 def long_head(more: int = 0) -> bytes:
     """As long as may be without the end of its last line, and so many bytes more."""
     room = HEADER_BYTES_MAX + more - len(asking(headers=b"a: \r\n")) + len(b"\r\n\r\n")
@@ -335,15 +339,17 @@ def long_head(more: int = 0) -> bytes:
             long_head(),
             asking(b"?" + b"a" * HEADER_BYTES_MAX),
         ),
+        ("http_version", "1.1", 505, asking(), PREFACE),
+        ("http_version", "1.1", 505, asking(), asking().replace(b"HTTP/1.1", b"HTTP/3.0")),
     ],
 )
 @pytest.mark.parametrize("piece_bytes", [10**6, 7])
-async def test_a_head_with_too_many_parts_is_not_parsed(
+async def test_a_head_that_is_beyond_a_limit_is_not_parsed(
     client: Client,
     refusals: Refusals,
     monkeypatch: pytest.MonkeyPatch,
     limit: str,
-    value: int,
+    value: int | str,
     status: int,
     most: bytes,
     more: bytes,

@@ -73,6 +73,7 @@ PARAMETERS_MAX: Final = 256
 HEADERS: Final = "http_headers"
 PARAMETERS: Final = "http_query_parameters"
 HEAD_BYTES: Final = "http_head_bytes"
+VERSION: Final = "http_version"
 """The kinds of refusal for heads that have more."""
 EVICTED: Final = "http_connections"
 """The kind of refusal for a connection that was closed to make room."""
@@ -81,6 +82,8 @@ EVICTED: Final = "http_connections"
 JOINED_BYTES_MAX: Final = 64 * 1024
 
 _END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
+# A later minor version is answered as 1.1 (RFC 9110, 2.5).
+_LATER_VERSION: Final = re.compile(rb" HTTP/[2-9]\.[0-9]\s*\Z")
 
 
 class Connections:
@@ -93,7 +96,7 @@ class Connections:
 
     def __init__(self, refusals: Refusals, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._refusals = refusals
-        for kind in (EVICTED, HEADERS, PARAMETERS, HEAD_BYTES):
+        for kind in (EVICTED, HEADERS, PARAMETERS, HEAD_BYTES, VERSION):
             refusals.expect(kind)
         self._monotonic = monotonic
         # By address, in the order in which they began to wait for a request.
@@ -218,7 +221,8 @@ class Excess:
     """What a head has too much of.
 
     Attributes:
-        status: what it is answered with: 414 for the first line, 431 for headers (RFC 6585, 5).
+        status: what it is answered with: 414 for the first line, 431 for headers (RFC 6585, 5), 505
+            for the version.
         limit: its name.
         text: a sentence with its name and value.
     """
@@ -239,6 +243,13 @@ def excess_in(head: bytes, bytes_max: int) -> Excess | None:
     """
     head = head.rstrip(b"\r\n")
     line = head.partition(b"\n")[0]
+    if _LATER_VERSION.search(line):
+        return Excess(
+            505,
+            VERSION,
+            "HTTP/2 and later are not spoken here; the latest version is HTTP/1.1 "
+            f"({VERSION}: 1.1).",
+        )
     # Each of them stands behind the end of a line.
     if head.count(b"\n") > HEADERS_MAX:
         return Excess(

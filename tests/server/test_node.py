@@ -107,7 +107,41 @@ def test_few_descriptors_are_for_files_of_streams(descriptors: int, files: int):
     assert stream_files_max(descriptors) == files
 
 
+# A broker that says when it makes a parser from a grammar.
+SAYS_GRAMMARS = """
+import sys
+
+import lark
+from leporid.cli.main import main
+
+make = lark.Lark.__init__
+
+
+def say(*arguments, **options):
+    sys.stderr.write("a grammar\\n")
+    make(*arguments, **options)
+
+
+lark.Lark.__init__ = say
+sys.exit(main())
+"""
+
 # ------------------------------------------------------------- start
+
+
+@slow
+async def test_no_peer_waits_for_the_grammars_of_filters(tmp_path: Path):
+    command = [sys.executable, "-c", SAYS_GRAMMARS, "serve"]
+    with BrokerProcess(tmp_path / "data", command=command) as broker:
+        made = broker.log_path.read_text().count("a grammar")
+        client = await (await Client.connect(broker.amqp_port)).log_in()
+        for dialect in ("jms", "rocketmq"):
+            filtered: dict[str, Value] = {"x-filter-sql": "k = 1", "x-filter-dialect": dialect}
+            queue = await client.call(QueueDeclare(), QueueDeclareOk)
+            consume = BasicConsume(queue=queue.queue, arguments=filtered)
+            await client.call(consume, BasicConsumeOk)
+        assert broker.log_path.read_text().count("a grammar") == made
+        client.close()
 
 
 @slow

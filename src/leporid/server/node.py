@@ -30,6 +30,7 @@ from leporid.broker.broker import Broker
 from leporid.broker.stored import KINDS, StoredQueue
 from leporid.engine.engine import Engine
 from leporid.engine.publishing.interceptor import Interceptor
+from leporid.filters import parser
 from leporid.limits.log_lines import LOG_LINES, LogLines
 from leporid.server import addresses, ports
 from leporid.server.alarms import Alarms, memory_there_is
@@ -320,6 +321,7 @@ class Node:
         if self._failure is not None:
             return await self._shut_down()
         await self._judging.try_configured()
+        parser.prepare()
         with bounded_collections():
             listener = await self._listen()
             if self._http is not None:

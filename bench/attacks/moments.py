@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from random import Random
 
 from bench.attacks.attack import Ground, Steps, attack
 from bench.attacks.peer import (
@@ -29,6 +30,8 @@ FLIPS = 20
 # One less than the default of limits.transaction_entries_max.
 ALLOWED = 9_999
 BLOCK = 1_000
+# None of them expires while the attack lasts.
+LATER_MS = 600_000
 # Messages for finding out how fast the broker takes them.
 TRIAL = 20_000
 # From the last message to the moment: the canary is started, and looks at the broker at rest.
@@ -169,6 +172,20 @@ def delete(ground: Ground) -> Steps:
         fill(peer, "q", ground.count(MILLION))
         yield
         peer.ask(QUEUE_DELETE, b"\0\0" + short("q") + b"\0")
+
+
+@attack("purge-timers")
+def purge_timers(ground: Ground) -> Steps:
+    """A queue of a million messages with times to live of their own is purged."""
+    with ground.peer() as peer:
+        peer.push(queue_declare("q"))
+        times = Random(1).sample(range(LATER_MS, 10 * LATER_MS), ground.count(MILLION))
+        for at in range(0, len(times), BLOCK):
+            some = (publish("", "q", expiration_ms=each) for each in times[at : at + BLOCK])
+            peer.push(b"".join(some))
+        peer.settle()
+        yield
+        peer.ask(QUEUE_PURGE, b"\0\0" + short("q") + b"\0")
 
 
 @attack("policy-max-length")

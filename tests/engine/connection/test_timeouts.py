@@ -221,6 +221,7 @@ def test_channels_that_come_and_go_leave_nothing_behind(engine, queue, peer):
             peer.connection.open_channel(number).consume(queue, "c", False, 0, 0)
         for number in range(10, 60):
             peer.connection.close_channel(number)
+        engine.run()
 
     for _ in range(30):
         once()

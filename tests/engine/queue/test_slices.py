@@ -197,6 +197,55 @@ def test_what_was_held_comes_back_in_slices(engine, queue, peer):
     assert numbers_of(peer.drain(queue)) == list(range(MANY))
 
 
+@pytest.mark.parametrize("kind", ["timers", "held"])
+def test_timers_of_what_is_gone_are_forgotten_in_slices(engine, queue, peer, kind):
+    """A purge left a million of them, which the next turn looked at in one piece: 145 ms."""
+    timers = getattr(engine.queues, kind)
+    if kind == "timers":
+        for number in range(MANY):
+            fill(engine, queue, 1, expiration=str(10_000 + number))
+    else:
+        queue.set_retries("all", 10_000, 10_000)
+        consumer = peer.channel.consume(queue, "c", False, 0, 0)
+        fill(engine, queue)
+        while queue.ready_count:
+            peer.deliveries()
+        peer.channel.cancel(consumer)
+        ended(peer.channel.recovering())
+    engine.run()
+    assert timers.count == MANY
+    queue.retire()
+    cut_often(engine)
+    steps = steps_of(engine, lambda: MANY - timers.count)
+    assert max(steps) < SOME
+    assert timers.count == 0
+
+
+@pytest.mark.parametrize("left", [1, 600])
+def test_what_is_left_expires_though_timers_are_being_forgotten(engine, queue, peer, left):
+    start = engine.clock.now_ms
+    for number in range(MANY):
+        fill(engine, queue, 1, expiration=str(10_000 + number * 7919 % MANY))
+    engine.run()
+    ended(queue.purging())
+    for number in range(left):
+        fill(engine, queue, 1, expiration=str(9_000 + number * 7919 % left))
+    cut_often(engine)
+    engine.run()
+    for number in range(left):
+        fill(engine, queue, 1, expiration=str(9_000 + left + number))
+    for _ in turns(engine):
+        pass
+    assert engine.queues.timers.count < MANY
+    for gone in range(1, 2 * left + 1):
+        assert engine.next_due_ms == start + 9_000 + gone - 1
+        engine.clock.now_ms = engine.next_due_ms
+        for _ in turns(engine):
+            pass
+        assert queue.ready_count == 2 * left - gone
+    assert engine.queues.expired == 2 * left
+
+
 def numbers_of(bodies):
     return [int(body) for body in bodies]
 

@@ -119,6 +119,9 @@ cdef class Timeouts:
                 break
         self.late = bool(self.checks) or (
             self.timers.count and self.timers.heap[0].at_ms <= now_ms)
+        if self.timers.is_stale(len(self.channels)) and self.timers.prune(
+                is_current, self, self.connections.clock):
+            self.late = True
         return 0
 
     cdef int begin(self, Channel channel) except -1:
@@ -205,8 +208,6 @@ cdef class Timeouts:
         return 0
 
     cdef int set_alarm(self, Channel channel, uint64_t at_ms) except -1:
-        if self.timers.is_stale(len(self.channels)):
-            self.timers.prune(is_current, self)
         channel.ring_at_ms = at_ms
         return self.timers.push(at_ms, 0, channel.watch_number)
 

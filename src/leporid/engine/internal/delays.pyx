@@ -173,9 +173,11 @@ cdef class Delays(TimedQueue):
         return slot != NULL and slot.state == READY and slot.expires_at_ms == at_ms
 
     cdef int prune_due(self) except -1:
-        """Prune timers of entries that are gone, if there are many."""
-        if self.due.count > STALE_SLACK + self.ready_count + self.ready_count // 4:
-            self.due.prune(still_waits, self)
+        """Prune timers of entries that are gone, as a job, if there are many."""
+        if not self.pruning and (
+                self.due.count > STALE_SLACK + self.ready_count + self.ready_count // 4):
+            self.pruning = True
+            self.queues.jobs.start(_pruning(self))
         return 0
 
     # ------------------------------------------------------------- sending
@@ -483,6 +485,12 @@ cdef class Delays(TimedQueue):
             if <size_t> len(kept) == limit:
                 last_ms, last_seq = -kept[0][0], -kept[0][1]
         return [-number for _, number in sorted(kept, reverse=True)]
+
+
+def _pruning(Delays delays):
+    while delays.due.prune(still_waits, delays, delays.queues.clock):
+        yield
+    delays.pruning = False
 
 
 cdef bint still_waits(object owner, Timer *timer) except -1:

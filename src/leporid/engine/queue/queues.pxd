@@ -33,9 +33,9 @@ cdef class Queues(Entries):
     cdef object offers                  # SharedCredit that consumers wait for, and has some now
     cdef object due_queues              # TimedQueue with messages to send
     cdef readonly bint late             # a turn had no time for all timers that were due
-    cdef Timers timers                  # of entries with a time to live, and of timed queues
+    cdef readonly Timers timers         # of entries with a time to live, and of timed queues
     cdef uint64_t timed_count           # how many of them are current: not of settled entries
-    cdef Timers held                    # of held entries
+    cdef readonly Timers held           # of held entries
     cdef uint64_t held_count            # how many of them are current: not of settled entries
     cdef bint timeouts_changed          # a queue's consumer timeout: all channels are checked once
     # Virtual host -> type -> DeliveryCounts. The virtual host None is for queues of none, and for

@@ -7,6 +7,7 @@ from leporid.engine.log.logs import Entries, Logs
 from leporid.engine.queue.dead_lettering import DeadLettering
 from leporid.engine.queue.delivery_counts import DeliveryCounts
 from leporid.engine.queue.queue import Totals
+from leporid.engine.queue.timers import Timers
 
 class Queues(Entries):
     """What all queues share, and counters of messages since the start; made by `Engine`."""
@@ -25,6 +26,14 @@ class Queues(Entries):
     @property
     def next_due_ms(self) -> int:
         """When the next entry expires or is released; UINT64_MAX: none does."""
+
+    @property
+    def timers(self) -> Timers:
+        """Of messages with a time to live, those of some that are gone included."""
+
+    @property
+    def held(self) -> Timers:
+        """Of messages that come back after a delay, likewise."""
 
     @property
     def late(self) -> bool:

@@ -229,8 +229,11 @@ cdef class Queues(Entries):
     cdef int turn(self) except -1:
         """Do what is due by time; once a turn."""
         self.ring()
-        if self.timers.is_stale(self.timed_count):
-            self.timers.prune(is_timed, self)
+        if self.timers.is_stale(self.timed_count) and self.timers.prune(
+                is_timed, self, self.clock):
+            self.late = True
+        if self.held.is_stale(self.held_count) and self.held.prune(is_held, self, self.clock):
+            self.late = True
         return 0
 
     cdef int work(self) except -1:
@@ -306,8 +309,6 @@ cdef class Queues(Entries):
     cdef int hold(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1:
         """Set the timer of a held entry."""
         self.held_count += 1
-        if self.held.is_stale(self.held_count):
-            self.held.prune(is_held, self)
         return self.held.push(at_ms, queue, seq)
 
     cdef bint release_held(self) except -1:

@@ -2,6 +2,8 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
+from leporid.engine.bounds.clock cimport Clock
+
 ctypedef struct Timer:              # 24 bytes
     uint64_t at_ms
     uint64_t seq
@@ -17,6 +19,7 @@ cdef class Timers:
     cdef Timer *heap
     cdef readonly size_t count
     cdef size_t capacity
+    cdef size_t unseen                  # of the heap, from the first; a prune still looks at them
     cdef Timer open                     # may grow, so it is not in the heap yet; count 0: none
     cdef int add(self, uint64_t at_ms, uint32_t queue, uint64_t seq) except -1
     cdef int close(self) except -1
@@ -24,5 +27,6 @@ cdef class Timers:
     cdef int insert(self, Timer timer) except -1
     cdef Timer pop(self)
     cdef uint64_t next_ms(self)
+    cdef int remove(self, size_t at) except -1
     cdef bint is_stale(self, uint64_t current)
-    cdef int prune(self, IsCurrent is_current, object owner) except -1
+    cdef bint prune(self, IsCurrent is_current, object owner, Clock clock) except -1

@@ -2,13 +2,15 @@
 
 Responsible for a binary heap of plain structs. Adjacent entries of one queue that are due at the
 same time, as in a queue with a time to live, share a timer if they are added with `add`. It must
-not know queues or clocks. Settling an entry leaves its timer; the owner prunes the heap when too
-many timers are stale. Invariant: heap[0] is due first of all pushed timers, and after `close` of
-all added ones.
+not know queues, nor what time it is. Settling an entry leaves its timer; the owner prunes the heap
+when too many timers are stale. Invariant: heap[0] is due first of all pushed timers, and after
+`close` of all added ones.
 """
 
 from libc.stdint cimport UINT64_MAX, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
+
+from leporid.engine.bounds.clock cimport Clock, spend
 
 
 cdef inline bint is_before(const Timer *a, const Timer *b) noexcept:
@@ -71,33 +73,51 @@ cdef class Timers:
     cdef Timer pop(self):
         """Remove the first; there must be one."""
         cdef Timer first = self.heap[0]
-        self.count -= 1
-        if self.count:
-            self.heap[0] = self.heap[self.count]
-            sift(self.heap, self.count, 0)
+        self.remove(0)
         return first
+
+    cdef int remove(self, size_t at) except -1:
+        """Remove the timer at a place of the heap; the last one takes its place, or one near it."""
+        cdef Timer *last
+        cdef size_t parent
+        self.count -= 1
+        if at == self.count:
+            return 0
+        last = &self.heap[self.count]
+        while at:
+            parent = (at - 1) // 2
+            if not is_before(last, &self.heap[parent]):
+                break
+            self.heap[at] = self.heap[parent]
+            at = parent
+        self.heap[at] = last[0]
+        sift(self.heap, self.count, at)
+        return 0
 
     cdef uint64_t next_ms(self):
         """When the first is due; UINT64_MAX if there is none."""
         return self.heap[0].at_ms if self.count else UINT64_MAX
 
     cdef bint is_stale(self, uint64_t current):
-        """Whether most timers are stale, given how many are current."""
-        return self.count > STALE_SLACK + 2 * current
+        """Whether most timers are stale, given how many are current, or a prune goes on."""
+        return self.unseen != 0 or self.count > STALE_SLACK + 2 * current
 
-    cdef int prune(self, IsCurrent is_current, object owner) except -1:
-        """Remove the timers that are not current any more, as their owner says."""
-        cdef size_t at, kept = 0
-        for at in range(self.count):
-            if is_current(owner, &self.heap[at]):
-                self.heap[kept] = self.heap[at]
-                kept += 1
-        self.count = kept
-        at = kept // 2
-        while at:
-            at -= 1
-            sift(self.heap, kept, at)
-        return 0
+    cdef bint prune(self, IsCurrent is_current, object owner, Clock clock) except -1:
+        """Remove timers that are not current any more, as their owner says, while the slice lasts.
+
+        From the last to the first, and the heap is in order after each. What others add and remove
+        meanwhile may have a timer overlooked: it stays until the next time.
+
+        Returns whether there was no time for all of them: the next call goes on.
+        """
+        self.unseen = min(self.unseen or self.count, self.count)
+        while self.unseen:
+            self.unseen -= 1
+            if not is_current(owner, &self.heap[self.unseen]):
+                self.remove(self.unseen)
+            if spend(clock, 1):
+                return self.unseen != 0
+        return False
 
 
 cdef void sift(Timer *heap, size_t count, size_t at) noexcept:

@@ -76,6 +76,12 @@ set_policy p ^a {} --priority 3 -> policies set p ^a {} --vhost / --priority 3
 rabbitmqctl delete_queue q -q -> queues delete q --vhost / --yes
 list queues name -f json -> queues list --columns name --json
 declare queue name=q durable=false -> queues add q --vhost / --transient
+clear_vhost_limits -p s -> limits delete vhost s all --ignore-not-found
+clear_user_limits till all -> limits delete user till all --ignore-not-found
+clear_user_limits till max-channels -> limits delete user till max-channels --ignore-not-found
+clear_permissions till -> permissions delete till --vhost / --yes --ignore-not-found
+clear_topic_permissions till -> topic-permissions delete till --vhost / --yes --ignore-not-found
+delete vhost_limit vhost=s name=max-queues -> limits delete vhost s max-queues --ignore-not-found
 get queue=q ackmode=ack_requeue_false -> cat queue://q --take --yes --count 1 --vhost /
 """
 

@@ -25,6 +25,8 @@ ADMIN: Final = "rabbitmqadmin"
 DIAGNOSTICS: Final = "rabbitmq-diagnostics"
 VHOST_DEFAULT: Final = "/"
 DEFAULT_EXCHANGE: Final = "amq.default"
+IGNORE: Final = "--ignore-not-found"
+"""What of theirs succeeds, whether there was something to clear or not."""
 
 CONNECTION: Final = ("context", "url", "user", "password-file", "password-env", "ca-file")
 
@@ -93,12 +95,14 @@ def _list(noun: str, default: str, *, vhost: bool = False, **other: str) -> Alia
     return Alias("[COLUMN…]", means)
 
 
-def _one(words: str, *command: str, vhost: bool = False, yes: bool = False) -> Alias:
+def _one(
+    words: str, *command: str, vhost: bool = False, yes: bool = False, more: Sequence[str] = ()
+) -> Alias:
     """Return an alias whose words stand behind a command of ours in the same order."""
 
     def means(given: Given) -> list[Words]:
         within = given.within if vhost else []
-        return [[*command, *given.words, *within, *(["--yes"] if yes else [])]]
+        return [[*command, *given.words, *within, *(["--yes"] if yes else []), *more]]
 
     return Alias(words, means)
 
@@ -124,8 +128,7 @@ def _limits(of: str, name: str, text: str) -> list[Words]:
 
 
 def _cleared(given: Given) -> list[Words]:
-    limits = ("max-connections", "max-channels") if given.words[1] == "all" else (given.words[1],)
-    return [["limits", "delete", "user", given.words[0], limit] for limit in limits]
+    return [["limits", "delete", "user", *given.words, IGNORE]]
 
 
 def _tracing(state: str) -> Alias:
@@ -206,12 +209,14 @@ CTL_ALIASES: Final[Mapping[str, Alias]] = {
     "trace_on": _tracing("on"),
     "trace_off": _tracing("off"),
     "set_permissions": _one("USER CONFIGURE WRITE READ", "permissions", "set", vhost=True),
-    "clear_permissions": _one("USER", "permissions", "delete", vhost=True, yes=True),
+    "clear_permissions": _one(
+        "USER", "permissions", "delete", vhost=True, yes=True, more=(IGNORE,)
+    ),
     "set_topic_permissions": _one(
         "USER EXCHANGE WRITE READ", "topic-permissions", "set", vhost=True
     ),
     "clear_topic_permissions": _one(
-        "USER [EXCHANGE]", "topic-permissions", "delete", vhost=True, yes=True
+        "USER [EXCHANGE]", "topic-permissions", "delete", vhost=True, yes=True, more=(IGNORE,)
     ),
     "set_policy": _policy("policies"),
     "clear_policy": _one("NAME", "policies", "delete", vhost=True, yes=True),
@@ -226,10 +231,7 @@ CTL_ALIASES: Final[Mapping[str, Alias]] = {
     ),
     "clear_vhost_limits": Alias(
         "",
-        lambda given: [
-            ["limits", "delete", "vhost", given.vhost, limit]
-            for limit in ("max-connections", "max-queues")
-        ],
+        lambda given: [["limits", "delete", "vhost", given.vhost, "all", IGNORE]],
     ),
     "set_user_limits": Alias(
         "USER JSON", lambda given: _limits("user", given.words[0], given.words[1])
@@ -370,7 +372,7 @@ def _declare_limit(of: str) -> Callable[[Fields, Words], Words]:
 
 def _delete_limit(of: str) -> Callable[[Fields, Words], Words]:
     def means(fields: Fields, within: Words) -> Words:
-        return ["limits", "delete", of, *_taken(fields, of, "name")]
+        return ["limits", "delete", of, *_taken(fields, of, "name"), IGNORE]
 
     return means
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from leporid.server.garbage import without_collections
 
@@ -55,6 +55,11 @@ class Argument:
 def argument(*names: str, **options: Any) -> Argument:
     """Declare an argument; the parameters are those of `ArgumentParser.add_argument`."""
     return Argument(names, options)
+
+
+IGNORE_NOT_FOUND: Final = argument(
+    "--ignore-not-found", action="store_true", help="succeed if there is nothing to delete"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,25 @@ def test_topic_permissions(leporid, user):
     assert leporid.rows("topic-permissions", "list", "--of", user) == []
 
 
+def test_permissions_that_are_not_set(leporid, user, name):
+    nobody, nowhere = name("u"), name("v")
+    for noun, words in (("permissions", "permissions"), ("topic-permissions", "topic permissions")):
+        none = f"there is no user '{user}' with {words} in '/'\n"
+        leporid(noun, "delete", user, "--dry-run", code=3)
+        leporid(noun, "delete", user, "--yes", code=3)
+        assert leporid.error == f"leporid: {none}"
+        assert leporid(noun, "delete", user, "--yes", "--ignore-not-found") == none
+        leporid(noun, "delete", nobody, "--yes", "--ignore-not-found", code=3)
+        assert leporid.error == f"leporid: there is no user '{nobody}'\n"
+        leporid(noun, "delete", user, "-p", nowhere, "--yes", "--ignore-not-found", code=3)
+        assert leporid.error == f"leporid: there is no virtual host '{nowhere}'\n"
+    leporid("topic-permissions", "set", user, "amq.topic", "", "")
+    for more in ("--dry-run", "--yes"):
+        leporid("topic-permissions", "delete", user, "amq.direct", more, code=3)
+        said = f"user '{user}' with topic permissions on exchange 'amq.direct' in '/'"
+        assert leporid.error == f"leporid: there is no {said}\n"
+
+
 def test_permissions_of_nobody_and_nowhere(leporid, user, name):
     nobody, nowhere = name("u"), name("v")
     for given, said in (

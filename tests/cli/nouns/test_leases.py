@@ -21,13 +21,18 @@ def test_released_messages_are_back(leporid, lease, channel):
     leporid("leases", "release", queue, number, "--dry-run")
     leporid("leases", "release", queue, number)
     assert channel.basic_get(queue)[2] == b"a"
-    leporid("leases", "release", queue, "none", code=3)
+    for more in ([], ["--dry-run"]):
+        leporid("leases", "release", queue, "none", *more, code=3)
+        assert leporid.error.startswith(f"leporid: there is no lease 'none' of queue '{queue}'")
 
 
 def test_acknowledged_messages_are_gone(leporid, lease, channel):
     queue, number = lease
     leporid("leases", "delete", queue, number, code=2)
+    said = leporid("leases", "delete", queue, number, "--dry-run")
+    assert said.startswith(f"would acknowledge the messages of lease '{number}' of queue")
     leporid("leases", "delete", queue, number, "--yes")
+    leporid("leases", "delete", queue, number, "--dry-run", code=3)
     assert channel.queue_declare(queue, passive=True).method.message_count == 0
 
 

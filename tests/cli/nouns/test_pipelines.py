@@ -30,4 +30,6 @@ def test_pipelines(leporid, reported):
     assert leporid.json("pipelines", "show", reported, "--of", "guest")["runs"][0]["exit_code"] == 2
     leporid("pipelines", "show", reported, "--of", "nobody", code=3)
     assert leporid("pipelines", "delete", reported, "--yes").endswith("forgotten\n")
-    leporid("pipelines", "delete", reported, "--yes", code=3)
+    for more in ("--dry-run", "--yes"):
+        leporid("pipelines", "delete", reported, more, code=3)
+        assert leporid.error == f"leporid: there is no pipeline '{reported}' in '/'\n"

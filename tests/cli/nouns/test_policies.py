@@ -60,4 +60,10 @@ def test_parameters(leporid, name):
         return
     assert {"name": parameter, "value": "a=1"} in leporid.rows("parameters", "list", "--global")
     leporid("parameters", "delete", "-", parameter, "--global", "--yes")
+    for more in ("--dry-run", "--yes"):
+        leporid("parameters", "delete", "-", parameter, "--global", more, code=3)
+        assert leporid.error == f"leporid: there is no global parameter '{parameter}'\n"
+        leporid("parameters", "delete", "shovel", parameter, more, code=3)
+        said = f"there is no parameter '{parameter}' of component 'shovel' in '/'"
+        assert leporid.error == f"leporid: {said}\n"
     assert parameter not in leporid("parameters", "list", "--global")

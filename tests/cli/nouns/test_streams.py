@@ -66,6 +66,8 @@ def test_readers(leporid, stream, channel):
     assert leporid.rows("readers", "list", "-p", "/")
     leporid("readers", "delete", stream, "guest.r", "--yes")
     leporid("readers", "delete", stream, "guest.r", "--yes", code=3)
+    leporid("readers", "delete", stream, "guest.r", "--dry-run", code=3)
+    assert leporid.error.startswith("leporid: there is no reader 'guest.r' of stream ")
     assert leporid.rows("readers", "list", stream) == []
 
 

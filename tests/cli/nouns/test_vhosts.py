@@ -36,3 +36,34 @@ def test_limits(leporid, name):
     assert leporid.error == "leporid: there is no virtual host 'nowhere'\n"
     leporid("vhosts", "delete", vhost, "-y")
     assert leporid.rows("limits", "list") == []
+
+
+def test_limits_that_are_not_set(leporid, name):
+    vhost, nowhere = name("v"), name("v")
+    leporid("vhosts", "add", vhost)
+    for more in ([], ["--dry-run"]):
+        leporid("limits", "delete", "vhost", vhost, "max-queues", *more, code=3)
+        assert leporid.error == f"leporid: there is no max-queues of vhost '{vhost}'\n"
+        leporid("limits", "delete", "vhost", nowhere, "max-queues", *more, code=3)
+        assert leporid.error == f"leporid: there is no virtual host '{nowhere}'\n"
+        leporid("limits", "delete", "user", nowhere, "max-channels", *more, code=3)
+        assert leporid.error == f"leporid: there is no user '{nowhere}'\n"
+    assert leporid("limits", "delete", "vhost", vhost, "max-queues", "--ignore-not-found") == (
+        f"there is no max-queues of vhost '{vhost}'\n"
+    )
+    leporid("limits", "delete", "vhost", nowhere, "max-queues", "--ignore-not-found", code=3)
+
+
+def test_all_limits(leporid, name):
+    vhost = name("v")
+    leporid("vhosts", "add", vhost)
+    leporid("limits", "delete", "vhost", vhost, "all", code=3)
+    assert leporid.error == f"leporid: there is no limit of vhost '{vhost}'\n"
+    leporid("limits", "set", "vhost", vhost, "max-queues", "1")
+    leporid("limits", "set", "vhost", vhost, "max-connections", "2")
+    said = leporid("limits", "delete", "vhost", vhost, "all", "--dry-run")
+    assert said == f"would drop max-connections and max-queues of vhost '{vhost}'\n"
+    said = leporid("limits", "delete", "vhost", vhost, "all")
+    assert said == f"max-connections and max-queues of vhost '{vhost}' dropped\n"
+    leporid("clear_vhost_limits", "-p", vhost)
+    assert leporid.out == f"there is no limit of vhost '{vhost}'\n"

@@ -8,9 +8,9 @@ import sys
 from typing import Any, Final
 
 from leporid.cli import secrets
-from leporid.cli.command import Kind, Noun, Single, Verb, argument
+from leporid.cli.command import IGNORE_NOT_FOUND, Kind, Noun, Single, Verb, argument
 from leporid.cli.listing import show_rows
-from leporid.cli.outcomes import FAILED, Failure, Forbidden, one_line
+from leporid.cli.outcomes import FAILED, Failure, Forbidden, NotThere, one_line
 from leporid.cli.session import Session
 from leporid.client.management import UNAUTHORIZED, Management, ManagementError, path_of
 
@@ -213,6 +213,39 @@ def _with(session: Session, options: argparse.Namespace, what: str) -> str:
     return f"user '{options.user_name}' with {what} in '{session.vhost}'"
 
 
+def _absent(
+    session: Session,
+    options: argparse.Namespace,
+    path: tuple[str, ...],
+    missing: str,
+    exchange: str | None = None,
+) -> bool:
+    """Return whether there is nothing to delete and that is no failure.
+
+    Args:
+        session: the command.
+        options: what it was given.
+        path: of what is to be deleted.
+        missing: what to call it if it is not there.
+        exchange: the one that it must be about, if any.
+
+    Raises:
+        NotThere: there is nothing, and that is a failure; or there is no such user or virtual host.
+    """
+    try:
+        found = session.get(*path, missing=missing)
+        if exchange and all(one["exchange"] != exchange for one in found):
+            raise NotThere(f"there is no {missing}")
+    except NotThere as none:
+        if not options.ignore_not_found:
+            raise
+        session.get("users", options.user_name, missing=f"user '{options.user_name}'")
+        session.get("vhosts", session.vhost, missing=f"virtual host '{session.vhost}'")
+        session.did(str(none))
+        return True
+    return False
+
+
 def _set_permissions(session: Session, options: argparse.Namespace) -> None:
     what = f"permissions of user '{options.user_name}' in '{session.vhost}'"
     body = {name: getattr(options, name) for name in ("configure", "write", "read")}
@@ -226,7 +259,8 @@ def _set_permissions(session: Session, options: argparse.Namespace) -> None:
 def _delete_permissions(session: Session, options: argparse.Namespace) -> None:
     what = f"permissions of user '{options.user_name}' in '{session.vhost}'"
     path = "permissions", session.vhost, options.user_name
-    session.get(*path, missing=_with(session, options, "permissions"))
+    if _absent(session, options, path, _with(session, options, "permissions")):
+        return
     if not session.confirmed(f"take all {what}", options.user_name):
         return
     session.delete(*path, missing=what)
@@ -245,12 +279,14 @@ def _set_topics(session: Session, options: argparse.Namespace) -> None:
 
 def _delete_topics(session: Session, options: argparse.Namespace) -> None:
     what = f"topic permissions of user '{options.user_name}' in '{session.vhost}'"
-    path = ["topic-permissions", session.vhost, options.user_name]
-    session.get(*path, missing=_with(session, options, "topic permissions"))
+    path = "topic-permissions", session.vhost, options.user_name
     where = f" on exchange '{options.exchange}'" if options.exchange else ""
+    missing = _with(session, options, f"topic permissions{where}")
+    if _absent(session, options, path, missing, options.exchange):
+        return
     if not session.confirmed(f"drop {what}{where}: every key may be used then", options.user_name):
         return
-    session.delete(*path, *([options.exchange] if options.exchange else []), missing=what)
+    session.delete(*path, *([options.exchange] if options.exchange else []), missing=missing)
     session.did(f"{what} dropped{where}")
 
 
@@ -277,7 +313,7 @@ PERMISSIONS: Final = Noun(
             "delete",
             "let a user no longer into a virtual host",
             _delete_permissions,
-            (USER,),
+            (USER, IGNORE_NOT_FOUND),
             Kind.DESTROY,
             vhost=True,
             completes="users",
@@ -302,7 +338,11 @@ TOPIC_PERMISSIONS: Final = Noun(
             "delete",
             "drop topic permissions",
             _delete_topics,
-            (USER, argument("exchange", nargs="?", metavar="EXCHANGE", help="(all)")),
+            (
+                USER,
+                argument("exchange", nargs="?", metavar="EXCHANGE", help="(all)"),
+                IGNORE_NOT_FOUND,
+            ),
             Kind.DESTROY,
             vhost=True,
             completes="users",

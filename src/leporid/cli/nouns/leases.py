@@ -7,6 +7,7 @@ from typing import Final
 
 from leporid.cli.command import Kind, Noun, Verb, argument
 from leporid.cli.listing import show_rows
+from leporid.cli.outcomes import NotThere
 from leporid.cli.session import Session
 
 COLUMNS: Final = ("vhost", "queue", "lease", "user", "messages", "ends_in_ms")
@@ -20,8 +21,22 @@ def _list(session: Session, options: argparse.Namespace) -> None:
     show_rows(session, rows, COLUMNS, "lease")
 
 
+def _check(session: Session, options: argparse.Namespace, what: str) -> None:
+    """With `--dry-run`: raise NotThere if there is no such lease.
+
+    Otherwise the broker is asked at once: it remembers leases that have ended, so that whoever lost
+    its answer may ask again.
+    """
+    if not session.dry:
+        return
+    rows = session.optional("leases", session.vhost, what="list of leases", missing=what)
+    if all((one["queue"], one["lease"]) != (options.queue, options.lease) for one in rows):
+        raise NotThere(f"there is no {what}")
+
+
 def _release(session: Session, options: argparse.Namespace) -> None:
     what = f"lease '{options.lease}' of queue '{options.queue}' in '{session.vhost}'"
+    _check(session, options, what)
     if session.would(f"release {what}"):
         return
     path = "queues", session.vhost, options.queue, "leases", options.lease, "release"
@@ -31,6 +46,7 @@ def _release(session: Session, options: argparse.Namespace) -> None:
 
 def _delete(session: Session, options: argparse.Namespace) -> None:
     what = f"lease '{options.lease}' of queue '{options.queue}' in '{session.vhost}'"
+    _check(session, options, what)
     if not session.confirmed(f"acknowledge the messages of {what}", options.lease):
         return
     session.delete("queues", session.vhost, options.queue, "leases", options.lease, missing=what)

@@ -35,10 +35,11 @@ def _show(session: Session, options: argparse.Namespace) -> None:
 
 def _delete(session: Session, options: argparse.Namespace) -> None:
     what = _title(session, options)
+    path, query = ("pipelines", session.vhost, options.name), {"user": options.of}
+    session.get(*path, query=query, missing=what)
     if not session.confirmed(f"forget the runs of {what}", options.name):
         return
-    path = "pipelines", session.vhost, options.name
-    session.delete(*path, query={"user": options.of}, missing=what)
+    session.delete(*path, query=query, missing=what)
     session.did(f"{what} forgotten")
 
 

@@ -200,9 +200,10 @@ def _set_parameter(session: Session, options: argparse.Namespace) -> None:
 
 def _delete_parameter(session: Session, options: argparse.Namespace) -> None:
     path, what = _path(session, options)
+    session.get(*path, missing=what)
     if not session.confirmed(f"delete {what}", options.name):
         return
-    session.change("DELETE", *path, what=f"parameters that are written, or no {what}")
+    session.change("DELETE", *path, what="parameters that are written")
     session.did(f"{what} deleted")
 
 

@@ -196,12 +196,12 @@ def _partition(session: Session, options: argparse.Namespace) -> dict[str, Any]:
 
 def _delete_reader(session: Session, options: argparse.Namespace) -> None:
     what = f"reader '{options.reader}' of {_title(session, options.stream)}"
+    path = "streams", session.vhost, options.stream, "readers", options.reader
+    query = {"partition": options.partition}
+    session.get(*path, query=query, missing=what)
     if not session.confirmed(f"forget how far {what} is", options.reader):
         return
-    session.delete(
-        "streams", session.vhost, options.stream, "readers", options.reader,
-        query={"partition": options.partition}, missing=what,
-    )  # fmt: skip
+    session.delete(*path, query=query, missing=what)
     session.did(f"{what} forgotten")
 
 

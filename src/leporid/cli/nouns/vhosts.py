@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from leporid.cli.command import Kind, Noun, Verb, argument
+from leporid.cli.command import IGNORE_NOT_FOUND, Kind, Noun, Verb, argument
 from leporid.cli.listing import show_rows
-from leporid.cli.outcomes import WrongUse
+from leporid.cli.outcomes import NotThere, WrongUse
 from leporid.cli.session import Session
 
 NAME: Final = argument("name", metavar="VHOST")
@@ -129,17 +129,33 @@ def _set_limit(session: Session, options: argparse.Namespace) -> None:
 
 
 def _delete_limit(session: Session, options: argparse.Namespace) -> None:
-    _check_limit(options)
-    what = f"{options.limit} of {options.of} '{options.name}'"
+    every = options.limit == ALL
+    if not every:
+        _check_limit(options)
+    path, missing = (KINDS[options.of], options.name), _called(options)
+    given = {limit for one in session.get(*path, missing=missing) for limit in one["value"]}
+    found = sorted(given if every else given & {options.limit})
+    of = f"of {options.of} '{options.name}'"
+    if not found:
+        # The broker answers the same whether there was one or not.
+        none = f"there is no {'limit' if every else options.limit} {of}"
+        if not options.ignore_not_found:
+            raise NotThere(none)
+        session.did(none)
+        return
+    what = f"{' and '.join(found)} {of}"
     if session.would(f"drop {what}"):
         return
-    session.delete(KINDS[options.of], options.name, options.limit, missing=what)
+    for limit in found:
+        session.delete(*path, limit, missing=missing)
     session.did(f"{what} dropped")
 
 
 OF: Final = argument("of", choices=tuple(KINDS))
 LIMITED: Final = argument("name", metavar="NAME", help="of the virtual host or user")
 LIMIT: Final = argument("limit", metavar="LIMIT", help="max-connections, max-queues, max-channels")
+ALL: Final = "all"
+DROPPED: Final = argument("limit", metavar="LIMIT", help="as for set; all for each that is set")
 
 LIMITS_NOUN: Final = Noun(
     "limits",
@@ -147,6 +163,7 @@ LIMITS_NOUN: Final = Noun(
         Verb("list", "list limits of virtual hosts and users", _list_limits, kind=Kind.LIST),
         Verb("set", "set a limit; below 0 there is none", _set_limit,
              (OF, LIMITED, LIMIT, argument("value", type=int, metavar="N")), Kind.ACT),
-        Verb("delete", "drop a limit", _delete_limit, (OF, LIMITED, LIMIT), Kind.ACT),
+        Verb("delete", "drop a limit", _delete_limit, (OF, LIMITED, DROPPED, IGNORE_NOT_FOUND),
+             Kind.ACT),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The exchange types that RabbitMQ has in plugins, as pika sees them.
+"""The exchange types that RabbitMQ has in plugins or since 4.0, as pika sees them.
 
 A RabbitMQ without the plugin of a type is not asked about it.
 """
@@ -437,3 +437,12 @@ def test_after_a_restart_queues_have_their_messages_and_nothing_is_recent(own_br
     publish_bodies(channel, "x", b"4")
     assert drain(channel, "late") == drain(channel, "q") == [b"4"]
     connection.close()
+
+
+def test_local_random_binds_without_a_key(channel, connect, declare):
+    exchange, queues = declare("x-local-random", ["", "", ""])
+    for number in range(300):
+        channel.basic_publish(exchange, f"key-{number}", b"")
+    assert min(depth(channel, queue) for queue in queues) > 50
+    with channel_closed(406, "PRECONDITION_FAILED - Non empty binding 'k' key not permitted"):
+        connect().channel().queue_bind(queues[0], exchange, "k")

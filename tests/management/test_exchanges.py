@@ -64,8 +64,8 @@ async def test_without_a_body_it_is_a_direct_one(world: World, client: httpx.Asy
 
 FOO = (
     "invalid exchange type 'foo'; there are direct, fanout, topic, headers, x-super-stream, "
-    "x-consistent-hash, x-modulus-hash, x-random, x-recent-history, x-message-deduplication, "
-    "x-delayed-message"
+    "x-consistent-hash, x-modulus-hash, x-random, x-local-random, x-recent-history, "
+    "x-message-deduplication, x-delayed-message"
 )
 
 

@@ -72,6 +72,13 @@ def test_memory_is_asked_for_before_anything_is_made():
     assert world.broker.vhosts["/"].queue_count == 0
 
 
+def test_a_binding_that_a_type_does_not_take_is_told(world: World):
+    local = exchange("x", type="x-local-random")
+    run(world, exchanges=[local], queues=[queue("q")], bindings=[binding("x", "q")])
+    with pytest.raises(DefinitionsRefused, match="Non empty binding 'k' key not permitted"):
+        run(world, bindings=[binding("x", "q", "k")])
+
+
 def test_a_binding_that_cannot_be_given_what_its_exchange_keeps_is_told(world: World):
     run(world, exchanges=[exchange("x", type="x-recent-history")], queues=[queue("q2")])
     vhost = world.broker.vhosts["/"]

@@ -69,6 +69,7 @@ def test_routes_that_pass_a_headers_exchange_are_not_cacheable(world: World):
     ("kind", "arguments"),
     [
         ("x-random", {}),
+        ("x-local-random", {}),
         ("x-recent-history", {}),
         ("x-consistent-hash", {"hash-header": "h"}),
         ("x-consistent-hash", {"hash-property": "timestamp"}),

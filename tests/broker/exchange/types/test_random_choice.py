@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.exchange.types.bindings import binding, message, queues
 
+from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.exchange.types import make_router
 from leporid.broker.exchange.types.random_choice import RandomRouter
 
@@ -69,3 +70,15 @@ def test_chance_begins_where_it_is_told(seed: int):
 
 def test_no_route_may_be_kept():
     assert RandomRouter.per_message
+
+
+def test_local_random_chooses_among_bindings_without_a_key():
+    router = make_router("x-local-random", {}, lambda: 1)
+    assert isinstance(router, RandomRouter)
+    for name in "abc":
+        router.validate("", {})
+        router.add(binding("", queue=name))
+    for name, count in counted(router).items():
+        assert 1_800 < count < 2_200, name
+    with pytest.raises(PreconditionFailed, match="Non empty binding 'k' key not permitted"):
+        router.validate("k", {})

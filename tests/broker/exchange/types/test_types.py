@@ -7,7 +7,13 @@ from leporid.broker.exchange.types import EXCHANGE_TYPES, make_router
 
 # What a type cannot do without.
 NEEDED: dict[str, dict[str, Value]] = {"x-message-deduplication": {"x-cache-size": 1}}
-PER_MESSAGE = ("headers", "x-message-deduplication", "x-random", "x-recent-history")
+PER_MESSAGE = (
+    "headers",
+    "x-local-random",
+    "x-message-deduplication",
+    "x-random",
+    "x-recent-history",
+)
 
 
 @pytest.mark.parametrize("exchange_type", sorted(EXCHANGE_TYPES))

@@ -5,7 +5,7 @@
     super_stream     the partitions of a stream, by the hash of `murmur3`
     consistent_hash  a share of the keys for each, by weight
     modulus_hash     one binding for each key, by the hash of `phash2`
-    random_choice    any one binding
+    random_choice    any one binding, for two types
     recent_history   all bindings, also later ones
     deduplication    all bindings, for what did not come before
     message       what a message is routed by
@@ -39,7 +39,7 @@ from leporid.broker.exchange.types.fanout import FanoutRouter
 from leporid.broker.exchange.types.headers import HeadersRouter
 from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.exchange.types.modulus_hash import ModulusHashRouter
-from leporid.broker.exchange.types.random_choice import RandomRouter
+from leporid.broker.exchange.types.random_choice import LocalRandomRouter, RandomRouter
 from leporid.broker.exchange.types.recent_history import RecentHistoryRouter
 from leporid.broker.exchange.types.strict_keys import STRICT_KEYS_ARGUMENT
 from leporid.broker.exchange.types.super_stream import SuperStreamRouter
@@ -69,6 +69,7 @@ EXCHANGE_TYPES: Final[dict[str, type[Router]]] = {
     "x-consistent-hash": ConsistentHashRouter,
     "x-modulus-hash": ModulusHashRouter,
     "x-random": RandomRouter,
+    "x-local-random": LocalRandomRouter,
     "x-recent-history": RecentHistoryRouter,
     "x-message-deduplication": DeduplicationRouter,
 }

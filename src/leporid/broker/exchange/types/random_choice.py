@@ -1,7 +1,9 @@
-"""The random exchange: each message goes to one of the bindings, by chance.
+"""The random exchanges: each message goes to one of the bindings, by chance.
 
 RabbitMQ's plugin rabbitmq_random_exchange calls it `x-random`. Keys and arguments do not matter; a
 destination that is bound twice gets twice as much. A message with CC or BCC goes to one, too.
+`x-local-random` of RabbitMQ 4 chooses among the queues of the node that a client is connected to:
+on one node, among all. It takes no bindings with a key.
 
 Chance is a sequence that begins at a number from outside (splitmix64): even, and cheap enough for
 every message, but no secret. Invariant: whatever bindings came and went, all that are there are
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Self
 
+from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.broker.exchange.types.base import Binding, Router
 from leporid.broker.exchange.types.message import RoutedMessage
@@ -62,3 +65,13 @@ class RandomRouter(Router):
         value = (self._state ^ self._state >> 30) * 0xBF58476D1CE4E5B9 & _WORD
         value = (value ^ value >> 27) * 0x94D049BB133111EB & _WORD
         return value ^ value >> 31
+
+
+class LocalRandomRouter(RandomRouter):
+    """Bindings to choose from, none of which has a key."""
+
+    def validate(self, key: str, arguments: Mapping[str, Value]) -> None:
+        """Refuses a key, in RabbitMQ's words."""
+        super().validate(key, arguments)
+        if key:
+            raise PreconditionFailed(f"Non empty binding '{key}' key not permitted")

@@ -253,3 +253,63 @@ def test_a_channel_that_ends_for_a_fault_takes_no_message_any_more(connect, name
         if method:
             redelivered[body] = method.redelivered
     assert redelivered == {b"held": False, b"later": True}
+
+
+def test_messages_that_were_asked_for_take_no_room_of_a_channel(channel, name):
+    """RabbitMQ: those that are unacked when a channel gets its limit take room of it."""
+    queue = name()
+    channel.queue_declare(queue)
+    publish_all(channel, queue, [b"asked for", b"delivered", b"waits"])
+    assert channel.basic_get(queue)[2] == b"asked for"
+    channel.basic_qos(prefetch_count=1, global_qos=True)
+    inbox = Inbox(channel, queue)
+    assert inbox.wait_for(1) == [b"delivered"]
+    settle(channel)
+    assert inbox.bodies == [b"delivered"]
+
+
+@pytest.fixture
+def prioritised(channel, name):
+    """A queue with priorities, and one where its dead letters go."""
+    queue, dead = name("queue"), name("dead")
+    channel.queue_declare(dead)
+    letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    channel.queue_declare(queue, arguments={"x-max-priority": 3} | letters)
+    return queue, dead
+
+
+def test_letters_of_several_priorities_come_in_the_order_of_their_deliveries(channel, prioritised):
+    """RabbitMQ: those of the highest priority first."""
+    queue, dead = prioritised
+    inbox = Inbox(channel, queue)
+    for number, body in enumerate([b"low", b"high"]):
+        channel.basic_publish("", queue, body, BasicProperties(priority=3 * number))
+        inbox.wait_for(number + 1)
+    channel.basic_nack(0, multiple=True, requeue=False)
+    assert Inbox(channel, dead).wait_for(2) == [b"low", b"high"]
+
+
+def test_of_a_commit_the_highest_priority_is_delivered_first(connect, prioritised):
+    """RabbitMQ: what was published first, as consumers are offered each message by itself."""
+    queue, _ = prioritised
+    channel = connect().channel()
+    inbox = Inbox(channel, queue)
+    channel.tx_select()
+    for number, body in enumerate([b"low", b"high"]):
+        channel.basic_publish("", queue, body, BasicProperties(priority=3 * number))
+    channel.tx_commit()
+    assert inbox.wait_for(2) == [b"high", b"low"]
+
+
+def test_a_letter_that_comes_back_to_its_queue_is_there_before_the_next_delivery(channel, name):
+    """RabbitMQ: the next message is delivered before the letter comes."""
+    queue = name()
+    back = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
+    channel.queue_declare(queue, arguments={"x-max-priority": 3} | back)
+    channel.basic_publish("", queue, b"low")
+    channel.basic_publish("", queue, b"high", BasicProperties(priority=3))
+    channel.basic_qos(prefetch_count=1)
+    inbox = Inbox(channel, queue)
+    assert inbox.wait_for(1) == [b"high"]
+    channel.basic_reject(inbox.deliveries[0].delivery_tag, requeue=False)
+    assert inbox.wait_for(2) == [b"high", b"high"]

@@ -102,10 +102,8 @@ def test_check_looks_at_certificates(tmp_path: Path, capsys: pytest.CaptureFixtu
     wrong.write_text('[tls]\ncertificate = "/none.pem"\nkey = "/none.key"\n')
     assert main(["config", "check", str(wrong)]) == 1
     said = capsys.readouterr()
-    assert (said.out, said.err) == (
-        "",
-        "leporid: /none.pem: cannot be read: No such file or directory\n",
-    )
+    problem = "tls.certificate: /none.pem: cannot be read: No such file or directory"
+    assert (said.out, said.err) == ("", f"leporid: {wrong}:2: {problem}\n")
 
 
 def test_check_doubts_tags_that_look_misspelt(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

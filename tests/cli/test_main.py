@@ -14,6 +14,7 @@ from leporid.cli import main as command_line
 from leporid.cli.command import Parser
 from leporid.cli.main import main
 from leporid.server.config import Config
+from leporid.server.reload import Reread
 
 
 @pytest.fixture
@@ -22,8 +23,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     seen: list[Config] = []
     node = types.ModuleType("leporid.server.node")
 
-    def run(config: Config, reread: Callable[[], Config]) -> int:
-        assert reread() == config
+    def run(config: Config, reread: Callable[[], Reread]) -> int:
+        assert reread().config == config
         seen.append(config)
         return 7
 

@@ -32,6 +32,8 @@ from leporid.limits.log_lines import LogLines
 from leporid.server.check import OK, check
 from leporid.server.config import load
 from leporid.server.node import Node
+from leporid.server.reload import Reread
+from leporid.server.sources import DEFAULT
 from leporid.storage.definitions import Definitions
 
 HERE = Path(__file__).parent
@@ -93,8 +95,9 @@ async def live(directory: Path, meanwhile: Callable[[int, int], Any] | None = No
     output = Output(ready)
     with contextlib.redirect_stdout(output):
         async with asyncio.timeout(PATIENCE_S):
+            reread = Reread(config, lambda key: DEFAULT)
             node = asyncio.create_task(
-                Node(config, lambda: config, LogLines(time.monotonic)).serve()
+                Node(config, lambda: reread, LogLines(time.monotonic)).serve()
             )
             node.add_done_callback(lambda _: ready.set())
             await ready.wait()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import time
@@ -18,11 +19,12 @@ import httpx
 import pika
 import pika.exceptions
 import pytest
+from tests.server.certificates import configured, make_files
 from tests.server.outside import Decider
 
 from leporid.server.config import Config, Limits
 from leporid.server.notify import ServiceManager
-from leporid.server.reload import LIVE, Effects, Reload, differing, merged
+from leporid.server.reload import LIVE, Effects, Reload, Reread, differing, merged
 from leporid.server.settings import ConfigError
 from leporid.testing import BrokerProcess
 
@@ -67,11 +69,11 @@ class Asked:
         self.reads = 0
         self.reload = Reload(BASE, self._read, self._apply, ServiceManager({}))
 
-    def _read(self) -> Config:
+    def _read(self) -> Reread:
         self.reads += 1
         if isinstance(self.next, Exception):
             raise self.next
-        return self.next
+        return Reread(self.next, lambda key: f"of {key}")
 
     def _apply(self, config: Config, keys: list[str]) -> None:
         self.applied.append(keys)
@@ -93,10 +95,10 @@ async def test_what_needs_a_restart_is_said_again(caplog: pytest.LogCaptureFixtu
         await asked.ask()
     assert asked.applied == [["heartbeat"], []]
     assert [line.split(": ", 1)[1] for line in caplog.messages] == [
-        "heartbeat",
-        "amqp_port",
+        "heartbeat (of heartbeat)",
+        "amqp_port (of amqp_port)",
         "nothing",
-        "amqp_port",
+        "amqp_port (of amqp_port)",
     ]
     assert asked.reload.config == replace(BASE, heartbeat=1)
 
@@ -109,6 +111,7 @@ async def test_what_is_wrong_changes_nothing(error: Exception, caplog: pytest.Lo
     assert asked.applied == []
     assert asked.reload.config is BASE
     assert str(error) in caplog.text
+    assert ("mend that and send SIGHUP again" in caplog.text) == isinstance(error, ConfigError)
     # It goes on.
     asked.next = replace(BASE, heartbeat=1)
     await asked.ask()
@@ -134,13 +137,13 @@ class Reloaded:
     """A broker whose configuration changes."""
 
     def __init__(self, directory: Path, text: str = "") -> None:
-        self._file = directory / "leporid.toml"
-        self._file.write_text(text)
-        self.broker = BrokerProcess(directory / "data", options=["--config", str(self._file)])
+        self.file = directory / "leporid.toml"
+        self.file.write_text(text)
+        self.broker = BrokerProcess(directory / "data", options=["--config", str(self.file)])
         self._connections: list[pika.BlockingConnection] = []
 
     def write(self, text: str) -> None:
-        self._file.write_text(text)
+        self.file.write_text(text)
 
     def reload(self, text: str) -> str:
         """Have a configuration read; returns the line of the log that says so."""
@@ -526,8 +529,48 @@ def test_a_file_with_a_mistake_changes_nothing(running: Reloaded):
 def test_a_setting_that_needs_a_restart_is_named_and_stays(running: Reloaded):
     length = len(running.log())
     running.reload('durability = "written"\n[users.ann]\npassword = "x"\n')
-    said = "these settings change with a restart: durability, users"
-    running.until(lambda: said in running.log()[length:])
+    said = r"these settings change with a restart: durability \(/.*:1\), users \(/.*:2\)"
+    running.until(lambda: re.search(said, running.log()[length:]))
     running.connect()  # as guest, who is not among the users of the file
     running.close()
     running.reload("")
+
+
+@slow
+def test_where_changed_settings_come_from_is_said(running: Reloaded):
+    folder = running.file.with_name("conf.d")
+    folder.mkdir()
+    other = folder / "10-limits.toml"
+    other.write_text("[limits]\nhandshake_seconds = 3\n")
+    line = running.reload("heartbeat = 20\n[limits]\nconnections_max = 9\n")
+    assert line.endswith(
+        f"changed: heartbeat ({running.file}:1), limits.connections_max ({running.file}:3), "
+        f"limits.handshake_seconds ({other}:2)"
+    )
+    other.unlink()
+    folder.rmdir()
+    line = running.reload("[limits]\nconnections_max = 9\n")
+    assert line.endswith("changed: heartbeat (default), limits.handshake_seconds (default)")
+    running.reload("")
+
+
+@slow
+def test_certificates_that_a_restart_could_not_use_change_nothing(tmp_path: Path):
+    pair = make_files(tmp_path).issue("localhost", "server")
+
+    def text(heartbeat: int, key: Path) -> str:
+        return f"heartbeat = {heartbeat}\n" + configured(replace(pair, key=key))
+
+    running = Reloaded(tmp_path, text(10, pair.key))
+    with running.broker:
+        line = running.reload(text(20, tmp_path / "none.pem"))
+        said = f"leporid.toml:6: tls.key: {tmp_path / 'none.pem'}: cannot be read: No such file"
+        assert "the configuration stays as it was: " in line
+        assert said in line
+        assert heartbeat(running) == 10
+        # The same if a file is gone that was there.
+        pair.certificate.rename(tmp_path / "elsewhere.pem")
+        line = running.reload(text(20, pair.key))
+        said = f"leporid.toml:5: tls.certificate: {pair.certificate}: cannot be read: No such file"
+        assert said in line
+        running.close()

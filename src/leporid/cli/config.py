@@ -119,10 +119,10 @@ def show(path: Path | None, environment: Mapping[str, str], effective: bool, out
 
 def check(files: Sequence[Path], out: Output) -> int:
     """Print what is wrong in files."""
-    from leporid.server.config import ConfigError, load
+    from leporid.server.config import ConfigError, build, values_of
     from leporid.server.config_checks import doubts
     from leporid.server.sources import ConfigUnreadable, notes
-    from leporid.server.tls import Certificates
+    from leporid.server.tls import check_certificates
 
     code = EXIT_OK
     rows: list[dict[str, Any]] = []
@@ -130,9 +130,9 @@ def check(files: Sequence[Path], out: Output) -> int:
         row: dict[str, Any] = {"file": str(file), "problems": [], "warnings": [], "notes": []}
         rows.append(row)
         try:
-            config = load(file)
-            if config.tls.certificate is not None:
-                Certificates(config.tls)
+            values = values_of(file, {}, {})
+            config = build(values)
+            check_certificates(config.tls, values)
             _check_definitions(config)
         except ConfigError as error:
             tell(error)

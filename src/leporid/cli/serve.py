@@ -21,7 +21,7 @@ from leporid.server.config_checks import doubts
 from leporid.server.garbage import without_collections
 from leporid.server.logs import set_up
 from leporid.server.settings import About, Choice, Named, Section, about, fields_of, file
-from leporid.server.sources import value_of
+from leporid.server.sources import Values, value_of
 
 logger = logging.getLogger(__name__)
 
@@ -129,11 +129,11 @@ def run(options: argparse.Namespace) -> int:
 
     given = overrides_of(options)
 
-    def read() -> Config:
-        return build(values_of(config_path(options.config, os.environ), given, os.environ))
+    def values() -> Values:
+        return values_of(config_path(options.config, os.environ), given, os.environ)
 
     try:
-        config = read()
+        config = build(values())
     except ConfigError as error:
         tell(error)
         return EXIT_WRONG_USE
@@ -152,8 +152,9 @@ def run(options: argparse.Namespace) -> int:
 
     with without_collections():
         from leporid.server.node import run as run_node
+        from leporid.server.reload import Reread
 
-    return run_node(config, read)
+    return run_node(config, lambda: Reread.of(values()))
 
 
 COMMAND: Final = Plain(

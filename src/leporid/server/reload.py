@@ -11,19 +11,21 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from leporid.amqp.errors import BeingDeleted
 from leporid.broker.broker import Broker, TuneLimits
 from leporid.engine.engine import Engine
 from leporid.server import logs
 from leporid.server.alarms import Alarms, memory_there_is
-from leporid.server.config import Config
+from leporid.server.config import Config, build
 from leporid.server.listener import Listener
 from leporid.server.login_backends import LoginBackends
 from leporid.server.notify import ServiceManager
 from leporid.server.policy_settings import by_vhost
 from leporid.server.settings import ConfigError, settings_of, value_at
+from leporid.server.sources import Values
+from leporid.server.tls import check_certificates
 from leporid.server.turns import Turns
 
 logger = logging.getLogger(__name__)
@@ -182,6 +184,35 @@ class Effects:
         self._turns.wake()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reread:
+    """A configuration that was read again.
+
+    Attributes:
+        config: the configuration.
+        whence: says where the value of a setting comes from, by its key: file and line, variable,
+            command line or default.
+    """
+
+    config: Config
+    whence: Callable[[str], str]
+
+    @classmethod
+    def of(cls, values: Values) -> Self:
+        """Make the configuration of what was said, and read its certificates.
+
+        Raises:
+            ConfigError: something is not allowed, or a restart could not use a certificate.
+        """
+        config = build(values)
+        check_certificates(config.tls, values)
+        return cls(config, values.whence)
+
+    def named(self, keys: list[str]) -> str:
+        """Name settings, each with where it comes from."""
+        return ", ".join(f"{key} ({self.whence(key)})" for key in keys)
+
+
 class Reload:
     """Reads the configuration again whenever it is asked to.
 
@@ -195,7 +226,7 @@ class Reload:
     def __init__(
         self,
         config: Config,
-        reread: Callable[[], Config],
+        reread: Callable[[], Reread],
         apply: Callable[[Config, list[str]], None],
         service_manager: ServiceManager,
     ) -> None:
@@ -227,12 +258,14 @@ class Reload:
             except ConfigError as error:
                 for each in error.problems:
                     logger.error("the configuration stays as it was: %s", each.message)
+                logger.error("to have the new configuration, mend that and send SIGHUP again")
             except Exception:
                 logger.exception("defect: the configuration was not reloaded")
             self._service_manager.ready()
 
-    def _take(self, new: Config) -> None:
+    def _take(self, found: Reread) -> None:
         """Have the new configuration where that is possible."""
+        new = found.config
         changed = differing(self.config, new)
         live = [key for key in changed if key in LIVE]
         waiting = [key for key in changed if key not in LIVE]
@@ -240,6 +273,6 @@ class Reload:
         config = merged(self.config, new, frozenset(live))
         self._apply(config, live)
         self.config = config
-        logger.info("configuration reloaded; changed: %s", ", ".join(live) or "nothing")
+        logger.info("configuration reloaded; changed: %s", found.named(live) or "nothing")
         if waiting:
-            logger.warning("these settings change with a restart: %s", ", ".join(waiting))
+            logger.warning("these settings change with a restart: %s", found.named(waiting))

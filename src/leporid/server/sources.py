@@ -103,6 +103,17 @@ class Values:
             key = _parent(key)
         return ""
 
+    def whence(self, key: str) -> str:
+        """Return where the value of a setting comes from, which may be its default."""
+        inside: Any = self.tables
+        for part in key.split("."):
+            if not isinstance(inside, dict) or part not in inside:
+                return DEFAULT
+            inside = inside[part]
+        # A header such as [users.ann] says where something in `users` stands, and not that itself.
+        within = (at for one, at in self.origins.items() if _is_in(one, key))
+        return self.origins.get(key) or next(within, "") or self.origin(key) or DEFAULT
+
     def add(self, other: Values) -> None:
         """Merge what wins over these."""
         self._merge(self.tables, other.tables, other, "")

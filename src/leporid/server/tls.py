@@ -25,11 +25,13 @@ from leporid.server.settings import (
     Choice,
     ConfigError,
     file,
+    join,
     named,
     section,
     setting,
     whole,
 )
+from leporid.server.sources import Values
 
 logger = logging.getLogger(__name__)
 
@@ -189,7 +191,9 @@ class Certificates:
         try:
             self._contexts = self._load()
         except ConfigError as error:
-            logger.error("tls: %s; the certificates that were read before stay", error)
+            logger.error(
+                "%s; the certificates that were read before stay until these files change", error
+            )
             return False
         logger.info("tls: the certificates were read again")
         return True
@@ -216,8 +220,11 @@ class Certificates:
         return self._load_for(self._clients), self._load_for(self._http_clients)
 
     def _load_for(self, clients: str) -> ssl.SSLContext:
-        named = {name: self._make(pair, clients) for name, pair in self._names.items()}
-        context = self._make(self._pair, clients)
+        named = {
+            name: self._make(pair, clients, join("tls.names", name))
+            for name, pair in self._names.items()
+        }
+        context = self._make(self._pair, clients, "tls")
         if named:
 
             def choose(shown: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
@@ -226,7 +233,7 @@ class Certificates:
             context.sni_callback = choose
         return context
 
-    def _make(self, pair: KeyPair, clients: str) -> ssl.SSLContext:
+    def _make(self, pair: KeyPair, clients: str, path: str) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         # The server's order of ciphers, and no second handshake within a connection.
@@ -234,42 +241,65 @@ class Certificates:
         context.options |= ssl.OP_NO_COMPRESSION
         if ssl.OPENSSL_VERSION_INFO < FEW_GROUPS_SINCE:
             context.set_ecdh_curve(GROUP)
-        _use(pair.certificate, pair.key, context)
+        _use(pair, path, context)
         if self._client_ca is not None and clients != "off":
-            _trust(self._client_ca, context)
+            _trust(self._client_ca, "tls.client_ca", context)
             required = clients == "required"
             context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
         return context
 
 
-def _use(certificate: Path, key: Path, context: ssl.SSLContext) -> None:
-    for path in (certificate, key):
-        _check_readable(path)
+def check_certificates(settings: Tls, values: Values) -> None:
+    """Read the files of certificates and keys, if there are any.
+
+    Args:
+        settings: they name them.
+        values: what the settings were made of.
+
+    Raises:
+        ConfigError: one cannot be used; it says where its setting stands.
+    """
+    if settings.certificate is None:
+        return
+    try:
+        Certificates(settings)
+    except ConfigError as error:
+        raise values.located(error) from None
+
+
+def _use(pair: KeyPair, path: str, context: ssl.SSLContext) -> None:
+    certificate = f"{path}.certificate"
+    _check_readable(pair.certificate, certificate)
+    _check_readable(pair.key, f"{path}.key")
     try:
         # A key that needs a passphrase would ask for it at the terminal.
-        context.load_cert_chain(certificate, key, password=lambda: b"")
+        context.load_cert_chain(pair.certificate, pair.key, password=lambda: b"")
     except OSError as error:
         raise ConfigError(
-            f"{certificate} and {key} are no certificate and its key without a passphrase, in PEM: "
-            f"{getattr(error, 'reason', None) or error}"
+            f"{certificate}: {pair.certificate} and {pair.key} are no certificate and its key "
+            f"without a passphrase, in PEM: {getattr(error, 'reason', None) or error}",
+            certificate,
         ) from None
 
 
-def _trust(authority: Path, context: ssl.SSLContext) -> None:
-    _check_readable(authority)
+def _trust(authority: Path, key: str, context: ssl.SSLContext) -> None:
+    _check_readable(authority, key)
     try:
         context.load_verify_locations(authority)
     except OSError as error:
         why = getattr(error, "reason", None) or error
-        raise ConfigError(f"{authority} has no certificates in PEM: {why}") from None
+        raise ConfigError(f"{key}: {authority} has no certificates in PEM: {why}", key) from None
 
 
-def _check_readable(path: Path) -> None:
+def _check_readable(path: Path, key: str) -> None:
+    """Raise ConfigError, with the key of the setting, if a file cannot be read."""
     try:
         with path.open("rb"):
             pass
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise ConfigError(
+            f"{key}: {path}: cannot be read: {error.strerror or error}", key
+        ) from None
 
 
 class NoTls(OSError):

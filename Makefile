@@ -66,7 +66,7 @@ install: $(ENGINE_STAMP)  ## Create .venv, install the packages, build the engin
 
 demo: $(ENGINE_STAMP)  ## Publish 336,776 flights, kill the broker half-way, count what arrives.
 	@$(BIN)/python examples/flights/demo.py $(if $(TLS),--tls) $(ARGS)
-	$(SAY) "the same flights through a stream, archived by Spark"
+	$(SAY) "the same flights through a stream, archived by Spark$(if $(TLS), (without TLS))"
 	@rm -rf .cache/lake && $(BIN)/python examples/flights/lake.py --place .cache/lake $(ARGS)
 
 test: $(ENGINE_STAMP)  ## Run all tests, other people's clients included (15 minutes, two cores).

@@ -63,8 +63,8 @@ def publish_with_a_crash(broker: BrokerProcess, url: str, flights: list[Flight])
     )
     first.run(url)
     say(
-        f"killed the broker (SIGKILL) with {first.confirmed:,} confirmed "
-        f"and {len(first.unconfirmed):,} on the way"
+        f"killed the broker (SIGKILL): {first.confirmed:,} flights were confirmed, "
+        f"{len(first.unconfirmed):,} were sent and not confirmed; these are published again"
     )
     working = time.monotonic() - started
 
@@ -80,7 +80,7 @@ def publish_with_a_crash(broker: BrokerProcess, url: str, flights: list[Flight])
         raise traffic.TrafficError(message)
     working += time.monotonic() - started
     confirmed = first.confirmed + second.confirmed
-    say(f"published {confirmed:,} flights, confirmed: {confirmed / working:,.0f} messages/s")
+    say(f"published {confirmed:,} flights, all confirmed: {confirmed / working:,.0f} a second")
 
 
 def run(flights: list[Flight], *, tls: bool = False) -> bool:
@@ -90,7 +90,8 @@ def run(flights: list[Flight], *, tls: bool = False) -> bool:
         broker = BrokerProcess(Path(scratch) / "data", amqp_port=reserve_port(), config=config)
         with broker:
             url = url or broker.url
-            say(f"broker: {url.partition('?')[0]}, data in {broker.data_dir}")
+            over = " (TLS, with a certificate made for this run)" if tls else ""
+            say(f"broker: {url.partition('?')[0]}{over}, data in {broker.data_dir}")
             traffic.declare(url, EXCHANGE, {plan.name: plan.bindings for plan in PLANS})
             publish_with_a_crash(broker, url, flights)
 
@@ -99,14 +100,20 @@ def run(flights: list[Flight], *, tls: bool = False) -> bool:
             consumer.run(url)
             seconds = time.monotonic() - started
             total = sum(len(numbers) for numbers in consumer.received.values())
-            say(f"consumed {total:,} messages, acked: {total / seconds:,.0f} messages/s\n")
+            say(
+                f"consumed {total:,} messages, as a flight goes to each of the {len(QUEUES)} queues "
+                f"that has a binding for it: {total / seconds:,.0f} a second, acked\n"
+            )
 
             findings = [audit(plan, flights, consumer.received[plan.name]) for plan in PLANS]
             say(table(findings))
             left = sum(traffic.ready_counts(url, QUEUES).values())
             exit_code = broker.stop()
     again = sum(finding.duplicates for finding in findings)
-    say(f"\n{again:,} messages came twice; {left} are left; the broker's exit code is {exit_code}")
+    say(
+        f"\n{again:,} messages came twice: the crash cut off their confirms, so they were published "
+        f"again; {left} are left in the queues; the broker's exit code is {exit_code}"
+    )
     return all(finding.agrees for finding in findings) and left == exit_code == 0
 
 

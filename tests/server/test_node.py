@@ -109,19 +109,12 @@ def test_few_descriptors_are_for_files_of_streams(descriptors: int, files: int):
 
 # A broker that says when it makes a parser from a grammar.
 SAYS_GRAMMARS = """
-import sys
-
-import lark
+import sys, lark
 from leporid.cli.main import main
-
 make = lark.Lark.__init__
-
-
 def say(*arguments, **options):
     sys.stderr.write("a grammar\\n")
     make(*arguments, **options)
-
-
 lark.Lark.__init__ = say
 sys.exit(main())
 """

@@ -101,8 +101,8 @@ def run(flights: list[Flight], *, tls: bool = False) -> bool:
             seconds = time.monotonic() - started
             total = sum(len(numbers) for numbers in consumer.received.values())
             say(
-                f"consumed {total:,} messages, as a flight goes to each of the {len(QUEUES)} queues "
-                f"that has a binding for it: {total / seconds:,.0f} a second, acked\n"
+                f"consumed {total:,} messages, as a flight goes to each of the {len(QUEUES)} "
+                f"queues that has a binding for it: {total / seconds:,.0f} a second, acked\n"
             )
 
             findings = [audit(plan, flights, consumer.received[plan.name]) for plan in PLANS]
@@ -111,8 +111,8 @@ def run(flights: list[Flight], *, tls: bool = False) -> bool:
             exit_code = broker.stop()
     again = sum(finding.duplicates for finding in findings)
     say(
-        f"\n{again:,} messages came twice: the crash cut off their confirms, so they were published "
-        f"again; {left} are left in the queues; the broker's exit code is {exit_code}"
+        f"\n{again:,} messages came twice: the crash cut off their confirms, so they were "
+        f"published again; {left} are left in the queues; the broker's exit code is {exit_code}"
     )
     return all(finding.agrees for finding in findings) and left == exit_code == 0
 

@@ -40,6 +40,7 @@ from leporid.engine.wire.record cimport Message
 
 from functools import partial
 
+from leporid.engine.log.logs import mapping
 from leporid.engine.publishing.publishing import storing
 
 cdef enum:
@@ -345,6 +346,8 @@ cdef class Engine:
         some turns later.
         """
         self.logs.end_sync(generation, writes)
+        if self.logs.begin_mapping():
+            self.jobs.start(mapping(self.logs))
         if streams is not None:
             self.streams.end_sync(streams)
             self.clock.begin_stage(STAGE_NS)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.engine.disk_fake import Disk
 from tests.engine.frames import PERSISTENT, publish
 from tests.engine.session_fake import Peer, make_engine
-from tests.engine.slices import SOME, cut_often
+from tests.engine.slices import SOME, cut_often, steps_of
 
 from leporid.engine.engine import Engine
 from leporid.engine.stream.stream import Stream
@@ -65,3 +66,26 @@ def test_a_stream_that_is_deleted_meanwhile_is_written():
     assert b"m" in disk.streams[COUNT][1]
     disk.sync(engine)
     assert set(disk.streams) == set(range(1, COUNT))
+
+
+@pytest.mark.parametrize("log", ["queues", "stream"])
+def test_segments_of_a_sync_are_read_from_their_files_one_after_the_other(log: str):
+    """To free the memory of one takes milliseconds, and a second of publishing fills a dozen."""
+    engine, disk = make_engine(durable_segment_bytes=4096), Disk()
+    disk.attach(engine)
+    stream = engine.stream(1, "q") if log == "stream" else None
+    if stream is not None:
+        stream.set_retention(segment_bytes=4096)
+    target = stream or engine.queue(1, "q", True)
+    Peer(engine, {"q": target}).feed(publish(1, "q", bytes(3000), raw=PERSISTENT) * 40)
+    segments = (engine.logs.durable if stream is None else stream.log).segments
+
+    def mapped() -> int:
+        return sum(bool(each and each.mapped) for each in segments)
+
+    cut_often(engine, units=1)
+    disk.begin(engine)
+    disk.complete(engine, whole=False)
+    steps = [mapped(), *steps_of(engine, mapped)]
+    assert max(steps) <= 2
+    assert mapped() >= 39

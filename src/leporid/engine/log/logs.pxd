@@ -30,6 +30,7 @@ cdef class Logs:
     cdef readonly bint dirty            # something of this generation must reach the disk
     cdef readonly bint awaited          # and a publisher or reader waits for it
     cdef public object map_segment      # (number) -> buffer of the file, given by the server
+    cdef bint is_mapping                # `mapping` has begun
     cdef Entries entries                # the queues, as the logs know them
     cdef uint64_t settles               # of durable messages, since the start
     cdef uint64_t settles_generation    # the one that the newest of them belongs to
@@ -46,6 +47,7 @@ cdef class Logs:
     cdef int release(self, uint64_t position, uint32_t share) except -1
     cdef tuple begin_sync(self)
     cdef int end_sync(self, uint64_t generation, list writes) except -1
+    cdef bint begin_mapping(self) except -1
 
 
 cdef inline Record *record_at(Logs logs, uint64_t position):

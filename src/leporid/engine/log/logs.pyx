@@ -103,17 +103,38 @@ cdef class Logs:
         return self.generation - 1, self.durable.unwritten(), drops
 
     cdef int end_sync(self, uint64_t generation, list writes) except -1:
-        """The generation is on disk; sealed segments are read from their files from now on."""
-        cdef Segment segment
+        """The generation is on disk."""
         self.synced = generation
         self.durable.mark_written(writes)
-        if self.map_segment is None:
-            return 0
-        for segment in self.segments:
-            if (segment.sealed and not segment.mapped and segment.written == segment.used
-                    and segment.live and not segment.readers):
-                try:
-                    segment.adopt(self.map_segment(segment.number), self.durable)
-                except OSError:
-                    pass  # no descriptor or mapping to be had: it stays in memory until next time
         return 0
+
+    cdef bint begin_mapping(self) except -1:
+        """Whether segments can be read from their files from now on, by `mapping`."""
+        cdef Segment segment
+        if self.is_mapping or self.map_segment is None:
+            return False
+        for segment in self.segments:
+            if can_be_mapped(segment):
+                self.is_mapping = True
+                return True
+        return False
+
+
+cdef bint can_be_mapped(Segment segment) except -1:
+    """Whether a segment is sealed, on disk, still needed, and looked at by nobody."""
+    return (segment.sealed and not segment.mapped and segment.written == segment.used
+            and segment.live and not segment.readers)
+
+
+def mapping(Logs logs):
+    """Read segments from their files, one a step: to free the memory of one takes milliseconds."""
+    cdef Segment segment
+    try:
+        for segment in logs.segments:
+            if can_be_mapped(segment):
+                segment.adopt(logs.map_segment(segment.number), logs.durable)
+                yield
+    except OSError:
+        pass  # no descriptor or mapping to be had: they stay in memory until the next sync
+    finally:
+        logs.is_mapping = False

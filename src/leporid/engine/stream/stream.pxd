@@ -32,6 +32,7 @@ cdef class Stream(Queue):
     cdef list readers
     cdef list dropped                   # numbers of segments whose files may be deleted
     cdef set unmapped                   # numbers of segments on disk that are read from memory
+    cdef bint is_mapping                # a job looks at these
     cdef uint32_t retained              # the newest segment's number when retention ran last
     cdef readonly OffsetIndex offsets
     cdef Tally tally                    # of its readers' filters
@@ -56,6 +57,7 @@ cdef class Stream(Queue):
     cdef int append_synced(self) except -1
     cdef int end_sync(self, list writes) except -1
     cdef int map_sealed(self) except -1
+    cdef int map_one(self, uint32_t number) except -1
     cdef void recount(self) noexcept
     cdef int retain(self) except -1
     cdef uint64_t slowest_position(self) except? 0

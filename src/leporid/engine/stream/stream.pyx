@@ -322,20 +322,24 @@ cdef class Stream(Queue):
         return 0
 
     cdef int map_sealed(self) except -1:
-        """Read sealed segments that are on disk from their files, and free their memory."""
-        cdef Segment segment
-        if self.streams.map_segment is None or self.retired:
+        """Read sealed segments that are on disk from their files, and free their memory: a job."""
+        cdef Segment active = self.log.active
+        if self.is_mapping or self.retired or self.streams.map_segment is None:
             return 0
-        for number in list(self.unmapped):
-            segment = self.log.find(number)
-            if segment is not None:
-                if not segment.sealed or segment.written != segment.used or segment.readers:
-                    continue
-                try:
-                    segment.adopt(self.streams.map_segment(self.id, number), self.log)
-                except OSError:
-                    return 0  # no descriptor or mapping to be had: again after the next sync
-            self.unmapped.discard(number)
+        # Nearly always there is one alone, to which more is appended.
+        if len(self.unmapped) > 1 or active is None or active.sealed:
+            self.is_mapping = True
+            self.queues.jobs.start(_mapping(self))
+        return 0
+
+    cdef int map_one(self, uint32_t number) except -1:
+        """Read a segment from its file if it is sealed and on disk, and nobody looks at it."""
+        cdef Segment segment = self.log.find(number)
+        if segment is not None:
+            if not segment.sealed or segment.written != segment.used or segment.readers:
+                return 0
+            segment.adopt(self.streams.map_segment(self.id, number), self.log)
+        self.unmapped.discard(number)
         return 0
 
     cdef int retain(self) except -1:
@@ -472,6 +476,20 @@ cdef class Stream(Queue):
         self.streams.dropped.append(self.id)
         self.logs.dirty = True
         return self.ready_count
+
+
+def _mapping(Stream stream):
+    """Read segments from their files, one a step: to free the memory of one takes milliseconds."""
+    try:
+        for number in list(stream.unmapped):
+            if stream.retired:
+                break
+            stream.map_one(number)
+            yield
+    except OSError:
+        pass  # no descriptor or mapping to be had: they stay in memory until the next sync
+    finally:
+        stream.is_mapping = False
 
 
 cdef class Streams:

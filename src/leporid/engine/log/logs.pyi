@@ -1,7 +1,7 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of logs.pyx."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from typing_extensions import Buffer
 
@@ -53,3 +53,6 @@ class Logs:
 
     def note_change(self) -> int:
         """A definition changed; returns the generation it belongs to."""
+
+def mapping(logs: Logs) -> Iterator[None]:
+    """Read segments that are on disk from their files, one a step."""

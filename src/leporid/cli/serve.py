@@ -152,9 +152,9 @@ def run(options: argparse.Namespace) -> int:
 
     with without_collections():
         from leporid.server.node import run as run_node
-        from leporid.server.reload import Reread
+        from leporid.server.reload import Loaded
 
-    return run_node(config, lambda: Reread.of(values()))
+    return run_node(config, lambda: Loaded.of(values()))
 
 
 COMMAND: Final = Plain(

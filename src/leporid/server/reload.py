@@ -185,8 +185,8 @@ class Effects:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reread:
-    """A configuration that was read again.
+class Loaded:
+    """A configuration, and where each of its values comes from.
 
     Attributes:
         config: the configuration.
@@ -226,7 +226,7 @@ class Reload:
     def __init__(
         self,
         config: Config,
-        reread: Callable[[], Reread],
+        reread: Callable[[], Loaded],
         apply: Callable[[Config, list[str]], None],
         service_manager: ServiceManager,
     ) -> None:
@@ -263,7 +263,7 @@ class Reload:
                 logger.exception("defect: the configuration was not reloaded")
             self._service_manager.ready()
 
-    def _take(self, found: Reread) -> None:
+    def _take(self, found: Loaded) -> None:
         """Have the new configuration where that is possible."""
         new = found.config
         changed = differing(self.config, new)

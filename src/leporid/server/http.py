@@ -36,10 +36,7 @@ STOP_SECONDS = 2
 # What changes by itself is the Date header.
 TICK_SECONDS = 1
 
-# Whoever looks here for RabbitMQ's management should not go on looking.
-NOT_FOUND = (
-    "There is no such page. Leporid has these, and no other of RabbitMQ's management yet:\n{}\n"
-)
+NOT_FOUND = "There is no such page. Leporid has these, and RabbitMQ's HTTP API below /api/:\n{}\n"
 
 
 def application(

@@ -22,6 +22,17 @@ def fill(engine, queue, count=MANY, **properties):
         engine.publish([queue], "", "q", raw, b"%d" % number)
 
 
+def hold(engine, queue, peer, delay_ms):
+    """Fill the queue, and have all its messages come back after so long."""
+    queue.set_retries("all", delay_ms, delay_ms)
+    consumer = peer.channel.consume(queue, "c", False, 0, 0)
+    fill(engine, queue)
+    while queue.ready_count:
+        peer.deliveries()
+    peer.channel.cancel(consumer)
+    ended(peer.channel.recovering())
+
+
 def numbers(found):
     return [int(each.body) for each in found if isinstance(each, frames.Delivery)]
 
@@ -183,13 +194,7 @@ def test_what_was_settled_before_it_expires_costs_nothing(engine, queue, peer):
 
 
 def test_what_was_held_comes_back_in_slices(engine, queue, peer):
-    queue.set_retries("all", 100, 100)
-    consumer = peer.channel.consume(queue, "c", False, 0, 0)
-    fill(engine, queue)
-    while queue.ready_count:
-        peer.deliveries()
-    peer.channel.cancel(consumer)
-    ended(peer.channel.recovering())
+    hold(engine, queue, peer, 100)
     assert queue.held_count == MANY
     engine.clock.now_ms += 100
     cut_often(engine)
@@ -205,13 +210,7 @@ def test_timers_of_what_is_gone_are_forgotten_in_slices(engine, queue, peer, kin
         for number in range(MANY):
             fill(engine, queue, 1, expiration=str(10_000 + number))
     else:
-        queue.set_retries("all", 10_000, 10_000)
-        consumer = peer.channel.consume(queue, "c", False, 0, 0)
-        fill(engine, queue)
-        while queue.ready_count:
-            peer.deliveries()
-        peer.channel.cancel(consumer)
-        ended(peer.channel.recovering())
+        hold(engine, queue, peer, 10_000)
     engine.run()
     assert timers.count == MANY
     queue.retire()

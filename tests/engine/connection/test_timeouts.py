@@ -6,6 +6,7 @@ import pytest
 from tests.engine.allocations import allocated_bytes
 from tests.engine.frames import ack, nack, publish, reject
 from tests.engine.session_fake import Peer
+from tests.engine.slices import SOME, cut_often, steps_of
 from tests.engine.stream_world import World
 
 TEXT = (
@@ -376,3 +377,20 @@ def test_a_very_short_timeout_does_not_keep_the_broker_busy(engine, queue, reade
     engine.clock.now_ms += 1
     engine.run()
     assert engine.next_due_ms == engine.clock.now_ms + 20
+
+
+def test_timers_of_channels_that_are_gone_are_forgotten_in_slices(engine, queue):
+    engine.connections.consumer_timeout_ms = 1000
+    channels = range(1, 3001)
+    peer = Peer(engine, {"q": queue}, channels=channels)
+    for number in channels:
+        peer.channels[number].consume(queue, "c", False, 0, 0)
+        peer.feed(publish(number, "q", b""))
+    peer.deliveries()
+    timers = engine.connections.timeouts.timers
+    assert timers.count == 3000
+    for number in channels:
+        peer.connection.close_channel(number)
+    cut_often(engine)
+    assert max(steps_of(engine, lambda: 3000 - timers.count)) < SOME
+    assert timers.count == 0

@@ -8,6 +8,7 @@ import pytest
 from tests.engine.delay_world import World, delayed, headers_of, int64
 from tests.engine.frames import PERSISTENT, properties, publish, table
 from tests.engine.session_fake import make_engine
+from tests.engine.slices import SOME, cut_often, steps_of
 
 from leporid.amqp.properties import decode_properties
 from leporid.engine.internal.delays import delay_of
@@ -282,6 +283,17 @@ def test_many_cancelled_messages_leave_nothing_behind(world):
     assert store.upcoming(100) == list(range(5990, 6000))
     world.sleep(10_000)
     assert len(world.came()) == 10
+
+
+def test_timers_of_what_was_cancelled_are_forgotten_in_slices(world):
+    for number in range(6000):
+        world.send(b"x", delayed(100_000 + number))
+    store = world.store()
+    assert store.due.count == 6000
+    assert all(store.cancel(number) for number in range(6000))
+    cut_often(world.engine)
+    assert max(steps_of(world.engine, lambda: 6000 - store.due.count)) < SOME
+    assert store.due.count < 1024  # so few are left until they are due
 
 
 # ------------------------------------------------------------------ publishing as the broker

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from tests.engine.allocations import allocated_bytes
 from tests.engine.frames import ack, nack, properties, publish
 from tests.engine.session_fake import Peer
 from tests.engine.slices import ended
@@ -43,6 +44,18 @@ def test_what_is_due_together_dies_in_order_of_arrival(engine, queue, peer):
     engine.clock.now_ms += 5
     engine.run()
     assert dead_lettered == numbers
+
+
+def test_when_all_were_due_their_timers_keep_no_memory(engine, queue):
+    before = allocated_bytes()
+    for number in range(20_000):
+        raw = properties(expiration=str(1 + number))
+        engine.publish([queue], "", "q", raw, b"")
+    assert allocated_bytes() - before > 1_000_000
+    engine.clock.now_ms += 20_000
+    engine.run()
+    assert queue.ready_count == engine.queues.timers.count == 0
+    assert allocated_bytes() - before < 700_000
 
 
 def test_timers_of_what_is_gone_are_forgotten_in_time(engine, queue, peer):

@@ -29,7 +29,7 @@ cdef class Connections:
     cdef Publishing publishing
     cdef Searches searches
     cdef Verdicts verdicts
-    cdef Timeouts timeouts              # of unsettled deliveries
+    cdef readonly Timeouts timeouts     # of unsettled deliveries
     cdef public bint publishers_blocked
     cdef public uint64_t message_bytes_max
     cdef public uint64_t transaction_entries_max

@@ -5,6 +5,7 @@ from typing import Final
 
 from leporid.engine.bounds.jobs import Jobs
 from leporid.engine.connection.connection import Connection
+from leporid.engine.connection.timeouts import Timeouts
 from leporid.engine.publishing.publishing import Publishing
 from leporid.engine.selecting.filtered_consumers import Searches
 from leporid.engine.stream.stream import Streams
@@ -26,6 +27,8 @@ class Connections:
     def __init__(
         self, jobs: Jobs, publishing: Publishing, streams: Streams, searches: Searches
     ) -> None: ...
+    @property
+    def timeouts(self) -> Timeouts: ...
     @property
     def received_bytes(self) -> int: ...
     @property

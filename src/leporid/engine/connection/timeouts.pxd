@@ -21,7 +21,7 @@ cdef class Check:
 
 cdef class Timeouts:
     cdef Connections connections
-    cdef Timers timers              # of channels: `seq` is a channel's watch_number
+    cdef readonly Timers timers     # of channels: `seq` is a channel's watch_number
     cdef dict channels              # with consumers or unsettled deliveries, by watch_number
     cdef uint64_t numbers           # the last watch_number
     cdef object checks              # under way; a turn goes on with the first

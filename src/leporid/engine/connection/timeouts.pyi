@@ -4,6 +4,7 @@
 from typing import final
 
 from leporid.engine.connection.connections import Connections
+from leporid.engine.queue.timers import Timers
 
 class Check:
     """A channel whose deliveries are being checked, which may take several turns."""
@@ -13,3 +14,6 @@ class Timeouts:
     """Timeouts of unsettled deliveries; used by the engine only."""
 
     def __init__(self, connections: Connections) -> None: ...
+    @property
+    def timers(self) -> Timers:
+        """Of channels; some have closed."""

@@ -29,7 +29,7 @@ cdef class Delays(TimedQueue):
     cdef public object on_unroutable    # (): called when a message was unroutable; or None
     cdef Route route                    # to this queue alone
     cdef bint pruning                   # a job forgets those of entries that are gone
-    cdef Timers due                     # of every entry, and of some that are gone
+    cdef readonly Timers due            # of every entry, and of some that are gone
     cdef Bytes scratch
     cdef int arm(self, uint64_t seq, uint64_t came_ms, const Props *props) except -1
     cdef uint64_t on_clock(self, uint64_t due_ms)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from leporid.engine.queue.queue import Totals
 from leporid.engine.queue.timed_queue import TimedQueue
+from leporid.engine.queue.timers import Timers
 
 def delay_of(raw: bytes) -> int:
     """How long an x-delayed-message exchange delays a message with these properties; 0: not at all.
@@ -38,6 +39,10 @@ class Delays(TimedQueue):
     @property
     def unroutable(self) -> int:
         """Fired messages that were routed to no queue."""
+
+    @property
+    def due(self) -> Timers:
+        """Of every entry, and of some that are gone."""
 
     def count_delays_in(self, totals: DelayTotals) -> None:
         """Have its counts among others from now on, before the first message."""

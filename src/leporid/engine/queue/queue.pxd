@@ -76,8 +76,8 @@ cdef class Queue:
     cdef bint behind                    # a turn had no time to drop all that is over the limits
     cdef object fleeting                # numbers of AT_ONCE entries; None: there were none
     cdef uint64_t head_seq              # without priorities: later entries were never delivered
-    cdef SequenceHeap returned          # requeued entries, before head_seq
-    cdef list lanes                     # with priorities: a SequenceHeap for each
+    cdef readonly SequenceHeap returned     # requeued entries, before head_seq
+    cdef readonly list lanes            # with priorities: a SequenceHeap for each
     cdef Slot *slot_of(self, uint64_t seq) noexcept
     cdef int push(self, uint64_t position, uint32_t body_len, uint32_t share,
                   uint8_t priority) except -1
@@ -96,7 +96,6 @@ cdef class Queue:
     cdef int hold_until(self, uint64_t seq, Slot *slot, uint64_t at_ms) except -1
     cdef int let_go(self, Slot *slot) except -1
     cdef int stand(self, uint64_t seq, Slot *slot) except -1
-    cdef int prune(self, SequenceHeap order) except -1
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1
     cdef int expire(self, uint64_t seq) except -1
     cdef int drop_fleeting(self) except -1

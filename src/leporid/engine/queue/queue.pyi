@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from leporid.engine.queue.delivery_counts import DeliveryCounts
 from leporid.engine.queue.queues import Queues
+from leporid.engine.queue.sequence_heap import SequenceHeap
 from leporid.engine.selectors.filter_counters import FilterCounters
 
 OVERFLOW: Final[dict[str, int]]
@@ -67,6 +68,14 @@ class Queue:
     @property
     def id(self) -> int:
         """Its number in the log."""
+
+    @property
+    def returned(self) -> SequenceHeap:
+        """Requeued entries, without priorities."""
+
+    @property
+    def lanes(self) -> list[SequenceHeap] | None:
+        """With priorities: the entries of each."""
 
     @property
     def name(self) -> str: ...

@@ -33,7 +33,6 @@ from leporid.engine.wire.record cimport NO_LIMIT, Message, Record, properties_in
 from collections import deque
 
 cdef enum:
-    ORDER_SLACK = 1024              # numbers of entries that are gone, before a heap is pruned
     PASSED_A_READING = 1024         # such entries on the way to a ready one, between readings
     # Of the clock's units: so many bytes of a body cost as much as a small message.
     UNIT_BYTES_BITS = 12
@@ -336,22 +335,8 @@ cdef class Queue:
             order = <SequenceHeap> self.lanes[slot.priority]
         elif seq >= self.head_seq:
             return 0  # a filter chose it from behind the head; `pop` will come to it
-        if order.count > ORDER_SLACK + 2 * self.ready_count:
-            self.prune(order)
+        order.prune_some(self.index, self.ready_count)
         return order.push(seq)
-
-    cdef int prune(self, SequenceHeap order) except -1:
-        """Remove numbers that are no ready entry's, or duplicates; called when most are."""
-        cdef size_t at, kept = 0
-        cdef Slot *slot
-        for at in range(order.count):
-            slot = self.index.slot_of(order.heap[at])
-            if slot != NULL and slot.state == READY:
-                order.heap[kept] = order.heap[at]
-                kept += 1
-        order.count = kept
-        order.sort()
-        return 0
 
     cdef int requeue(self, uint64_t seq, Slot *slot, bint failed) except -1:
         """Requeue an unacked entry in its place; beyond the delivery limit, drop it.
@@ -402,12 +387,12 @@ cdef class Queue:
     cdef int come_back(self, uint64_t seq, Slot *slot) except -1:
         """Make an entry ready again, in its place; it is in no other count."""
         self.stand(seq, slot)
+        if self.selection is not None:
+            self.selection.came_back(seq)
         slot.state = READY
         self.ready_count += 1
         self.totals.ready += 1
         self.ready_bytes += self.logs.record(slot.position).body_len
-        if self.selection is not None:
-            self.selection.came_back(seq)
         if slot.expires_at_ms:
             # Its timer rang meanwhile, or will ring.
             if slot.expires_at_ms == AT_ONCE:

@@ -6,3 +6,7 @@ from typing import final
 @final
 class SequenceHeap:
     """Sequence numbers, lowest first; used by the engine only."""
+
+    @property
+    def count(self) -> int:
+        """How many numbers it has, of entries that are gone, too."""

@@ -1,12 +1,21 @@
 """A heap of sequence numbers, for entries that are not taken in order of arrival.
 
-Responsible for the order alone; it must not know entries. A number whose entry is gone stays until
-it is popped, or until the owner prunes the heap, as it must when most are gone. Pushing numbers in
-rising order costs O(1). Invariant: `pop` returns the lowest number.
+Responsible for the order alone; of entries it knows only whether they are ready. A number whose
+entry is not stays until it is popped or, when most are such, until a prune comes to it. Pushing
+numbers in rising order costs O(1). Invariant: `pop` returns the lowest number.
 """
 
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, qsort, realloc
+
+from leporid.engine.queue.index cimport READY, Index, Slot
+
+cdef enum:
+    CAPACITY_MIN = 16
+    CAPACITY_KEPT_MAX = 1024        # more is freed as soon as the heap is empty
+    STALE_SLACK = 1024              # numbers of entries that are not ready, before they are removed
+    # So many are looked at for each that is pushed. As most are stale then, more go than come.
+    LOOKS = 8
 
 
 cdef int compare(const void *a, const void *b) noexcept nogil:
@@ -24,11 +33,12 @@ cdef class SequenceHeap:
         cdef size_t at, parent
         cdef void *grown
         if self.count == self.capacity:
-            grown = realloc(self.heap, max(16, self.capacity * 2) * sizeof(uint64_t))
+            grown = realloc(
+                self.heap, max(CAPACITY_MIN, self.capacity * 2) * sizeof(uint64_t))
             if grown == NULL:
                 raise MemoryError("no memory to keep the order of a queue")
             self.heap = <uint64_t *> grown
-            self.capacity = max(16, self.capacity * 2)
+            self.capacity = max(CAPACITY_MIN, self.capacity * 2)
         at = self.count
         self.count += 1
         while at:
@@ -40,14 +50,75 @@ cdef class SequenceHeap:
         self.heap[at] = seq
         return 0
 
-    cdef uint64_t pop(self):
+    cdef uint64_t pop(self) noexcept:
         """Remove the lowest; there must be one."""
         cdef uint64_t lowest = self.heap[0]
         self.count -= 1
-        self.sift(0, self.heap[self.count])
+        if self.count:
+            self.sift(0, self.heap[self.count])
+        else:
+            self.shrink()
         return lowest
 
-    cdef void sort(self):
+    cdef void remove(self, size_t at) noexcept:
+        """Remove the number at a place; the last one takes its place, or one near it."""
+        cdef uint64_t last
+        cdef size_t parent
+        self.count -= 1
+        last = self.heap[self.count]
+        if not self.count:
+            self.shrink()
+        if at == self.count:
+            return
+        while at:
+            parent = (at - 1) // 2
+            if self.heap[parent] <= last:
+                break
+            self.heap[at] = self.heap[parent]
+            at = parent
+        self.sift(at, last)
+
+    cdef void shrink(self) noexcept:
+        """Free the memory of an empty heap that was long: each of many queues may have been."""
+        if self.capacity > CAPACITY_KEPT_MAX:
+            free(self.heap)
+            self.heap = NULL
+            self.capacity = 0
+
+    cdef void prune_some(self, Index index, uint64_t ready_count) noexcept:
+        """Before each push: remove some numbers if most are no ready entry's.
+
+        A million at once would take too long. An entry that goes and comes back may leave a number
+        each time: who pushes it again before it is ready has the others removed.
+        """
+        cdef Slot *slot
+        cdef int _look
+        if self.count <= STALE_SLACK + 2 * ready_count:
+            self.unseen = 0
+            return
+        for _look in range(LOOKS):
+            if not self.unseen or self.unseen > self.count:
+                self.unseen = self.count
+            if not self.unseen:
+                break
+            self.unseen -= 1
+            slot = index.slot_of(self.heap[self.unseen])
+            if slot == NULL or slot.state != READY:
+                self.remove(self.unseen)
+
+    cdef void prune(self, Index index) noexcept:
+        """Remove numbers that are no ready entry's, or duplicates, of a heap of bounded length."""
+        cdef size_t at, kept = 0
+        cdef Slot *slot
+        for at in range(self.count):
+            slot = index.slot_of(self.heap[at])
+            if slot != NULL and slot.state == READY:
+                self.heap[kept] = self.heap[at]
+                kept += 1
+        self.count = kept
+        self.sort()
+
+    cdef void sort(self) noexcept:
         """Restore the heap of the first `count` numbers, each once, after they were moved."""
         cdef size_t at, kept = 0
         if self.count:      # without any there may be no memory, which qsort must not be given

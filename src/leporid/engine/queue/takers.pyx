@@ -193,7 +193,7 @@ cdef class Selection:
         raise NotImplementedError
 
     cdef int came_back(self, uint64_t seq) except -1:
-        """An entry was requeued."""
+        """An entry is about to be ready again."""
         raise NotImplementedError
 
     cdef int purged(self) except -1:

@@ -12,6 +12,10 @@ from libc.stdlib cimport free, realloc
 
 from leporid.engine.bounds.clock cimport Clock, spend
 
+cdef enum:
+    CAPACITY_MIN = 64
+    CAPACITY_KEPT_MAX = 1024        # more is freed as soon as the heap is empty
+
 
 cdef inline bint is_before(const Timer *a, const Timer *b) noexcept:
     return a.at_ms < b.at_ms or (a.at_ms == b.at_ms and a.seq < b.seq)
@@ -54,11 +58,11 @@ cdef class Timers:
         cdef size_t at, parent
         cdef void *grown
         if self.count == self.capacity:
-            grown = realloc(self.heap, max(64, self.capacity * 2) * sizeof(Timer))
+            grown = realloc(self.heap, max(CAPACITY_MIN, self.capacity * 2) * sizeof(Timer))
             if grown == NULL:
                 raise MemoryError("no memory for a timer")
             self.heap = <Timer *> grown
-            self.capacity = max(64, self.capacity * 2)
+            self.capacity = max(CAPACITY_MIN, self.capacity * 2)
         at = self.count
         self.count += 1
         while at:
@@ -81,6 +85,9 @@ cdef class Timers:
         cdef Timer *last
         cdef size_t parent
         self.count -= 1
+        if not self.count and self.capacity > CAPACITY_KEPT_MAX:
+            free(self.heap)
+            self.heap, self.capacity = NULL, 0
         if at == self.count:
             return 0
         last = &self.heap[self.count]

@@ -38,7 +38,6 @@ cdef enum:
     # gets longer while consumers search long queues.
     SEARCH_WORK = 400_000
     SHARE_MIN = 4000                # a queue's least share of the budget, however many search
-    AGAIN_SLACK = 1024              # duplicates among requeued entries, before they are pruned
 
 
 cdef object key_of(object filter):
@@ -208,9 +207,8 @@ cdef class FilteredConsumers(Selection):
     # ------------------------------------------------------------- entries
 
     cdef int came_back(self, uint64_t seq) except -1:
-        """An entry was requeued: scan groups that are beyond it must evaluate it again."""
-        if self.again.count > AGAIN_SLACK + 2 * self.queue.ready_count:
-            self.queue.prune(self.again)
+        """An entry is about to be ready again: scan groups beyond it must evaluate it again."""
+        self.again.prune_some(self.queue.index, self.queue.ready_count)
         return self.again.push(seq)
 
     cdef int purged(self) except -1:

@@ -36,7 +36,6 @@ cdef enum:
     FOUND_MAX = 65536
     FOUND_TOTAL = 16 * FOUND_MAX
     FOUND_MIN = 256
-    FOUND_SLACK = 1024              # matches that others took, before a heap is pruned
     # Work in units of one to three nanoseconds: for skipping a block of the index, for one message
     # whatever the filters, for an instruction, for a pattern in a short text, for a filter that is
     # no selector, for a match.
@@ -267,12 +266,10 @@ cdef class ScanGroup:
         cdef SequenceHeap order = <SequenceHeap> group.found[lane]
         if group.verdicts is not None:
             return group.verdicts.doubt(seq, lane)
-        if order.count > FOUND_SLACK + 2 * self.selection.queue.ready_count:
-            group.found_count -= order.count
-            self.selection.queue.prune(order)
-            group.found_count += order.count
+        group.found_count -= order.count
+        order.prune_some(self.selection.queue.index, self.selection.queue.ready_count)
         order.push(seq)
-        group.found_count += 1
+        group.found_count += order.count
         if group.found_count >= found_most(self.selection):
             self.crowded = self.set.count > 1
         return self.selection.rouse(group)
@@ -346,7 +343,7 @@ cdef class ScanGroup:
         cdef SequenceHeap order
         cdef uint64_t count = 0
         for order in found:
-            self.selection.queue.prune(order)
+            order.prune(self.selection.queue.index)
             count += order.count
         return count
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.server.test_metrics import metrics
+from tests.server.test_metrics import metrics, page_of
 
 from leporid.server.object_metrics import PER_OBJECT, names_of
 
@@ -34,7 +34,7 @@ OF_SCRAPE = {"instance", "job", "namespace"}
 def samples() -> dict[str, list[dict[str, str]]]:
     """The labels of each sample of a page, by name."""
     found: dict[str, list[dict[str, str]]] = {}
-    for family in text_string_to_metric_families(metrics().render().decode()):
+    for family in text_string_to_metric_families(page_of(metrics()).decode()):
         for sample in family.samples:
             found.setdefault(sample.name, []).append(sample.labels)
     return found
@@ -85,7 +85,7 @@ def test_values_that_it_selects_are_there(samples: dict[str, Any]):
 
 def test_each_node_is_one_series():
     """Dashboards multiply each metric by it: twice the same would be an error."""
-    page = metrics().render().decode()
+    page = page_of(metrics()).decode()
     assert page.count("\nrabbitmq_identity_info{") == page.count("\nrabbitmq_build_info{") == 1
 
 

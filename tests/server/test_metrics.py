@@ -230,8 +230,12 @@ OTHERS: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {
 }
 
 
+def page_of(made: Metrics, *which: Any) -> bytes:
+    return b"".join(made.texts(*which))
+
+
 def test_names_and_values():
-    found = samples(metrics().render())
+    found = samples(page_of(metrics()))
     expected: dict[tuple[str, tuple[tuple[str, str], ...]], float] = dict(OTHERS)
     expected |= {(name, ()): value for name, value in TOTALS.items()}
     for event, value in RECEIVED.items():
@@ -265,12 +269,12 @@ def test_names_and_values():
 
 def test_an_alarm_of_descriptors_is_on_when_no_more_clients_may_connect():
     full = Metrics(counted, IDENTITY, lambda: replace(USED, sockets=208))
-    assert samples(full.render())["rabbitmq_alarms_file_descriptor_limit", ()] == 1
+    assert samples(page_of(full))["rabbitmq_alarms_file_descriptor_limit", ()] == 1
 
 
 def test_a_page_may_leave_out_what_stands_on_it_already():
-    whole = samples(metrics().render("per-object"))
-    found = samples(metrics().render("per-object", {"rabbitmq_queue_consumers"}))
+    whole = samples(page_of(metrics(), "per-object"))
+    found = samples(page_of(metrics(), "per-object", {"rabbitmq_queue_consumers"}))
     assert set(whole) - set(found) == {("rabbitmq_queue_consumers", ())}
     assert {dict(labels).get("rabbitmq_endpoint") for _, labels in found} == {None, "per-object"}
     identity = samples(metrics().identity("detailed"))
@@ -278,7 +282,7 @@ def test_a_page_may_leave_out_what_stands_on_it_already():
 
 
 def test_scrapers_may_choose_another_word_than_rabbitmq():
-    page = metrics().render()
+    page = page_of(metrics())
     renamed_page = renamed(page, "other")
     assert samples(renamed_page) == {
         (name.replace("rabbitmq_", "other_", 1), labels): value
@@ -290,7 +294,7 @@ def test_scrapers_may_choose_another_word_than_rabbitmq():
 
 
 def test_what_is_asked_of_filters_is_called_a_question():
-    page = metrics().render().decode()
+    page = page_of(metrics()).decode()
     for name in ("asked", "evaluated", "matched", "type_errors"):
         (said,) = re.findall(rf"^# HELP leporid_filters_{name}_total (.*)$", page, re.MULTILINE)
         assert "uestions to filters" in said
@@ -305,7 +309,7 @@ def test_each_scrape_asks_once_and_nothing_asks_before():
 
     made = metrics(counts)
     assert asked == []
-    first, second = samples(made.render()), samples(made.render())
+    first, second = samples(page_of(made)), samples(page_of(made))
     assert len(asked) == 2
     assert first["rabbitmq_connections", ()] == 0
     assert second["rabbitmq_connections", ()] == 1

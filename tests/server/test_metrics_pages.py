@@ -9,7 +9,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.server.stack import Stack
-from tests.server.test_metrics import counted, metrics
+from tests.server.test_metrics import counted, metrics, page_of
 
 from leporid.limits.refusals import Refusals
 from leporid.management.admission import PROBE, SCRAPE, Admission
@@ -167,6 +167,42 @@ async def test_who_asks_for_totals_again_and_again_leaves_time_for_others():
     pages = await asyncio.gather(*asked)
     assert len(made) == 2
     assert b"rabbitmq_connections 1.0" in pages[0]
+
+
+async def test_others_are_served_while_totals_are_made():
+    """All at once took 7 ms, and 28 ms on a slow machine."""
+    made: list[Count] = []
+
+    def count() -> Count:
+        made.append(counted())
+        return made[-1]
+
+    page = asyncio.ensure_future(Scrapes(metrics(count)).next())
+    while not made:
+        await asyncio.sleep(0)
+    rounds = 0
+    while not page.done():
+        await asyncio.sleep(0)
+        rounds += 1
+    assert rounds > 5
+    assert page.result() == page_of(metrics())
+
+
+async def test_who_asks_while_totals_are_made_gets_the_next_page():
+    made: list[Count] = []
+
+    def count() -> Count:
+        made.append(counted(connections=len(made)))
+        return made[-1]
+
+    scrapes = Scrapes(metrics(count))
+    first = asyncio.ensure_future(scrapes.next())
+    while not made:
+        await asyncio.sleep(0)
+    assert not first.done()
+    assert b"rabbitmq_connections 1.0" in await scrapes.next()
+    assert b"rabbitmq_connections 0.0" in first.result()
+    assert len(made) == 2
 
 
 async def test_a_page_that_cannot_be_made_is_made_the_next_time():

@@ -5,8 +5,8 @@ Must not know what a metric says. Nobody logs in, as with RabbitMQ's plugin: nam
 users are seen by whoever reaches the port.
 
 Invariants: /metrics is always answered, and however many ask for it, the next one is made four
-times as long after the last as that took; the others are made in pieces, a few at a time, and never
-stall a round.
+times as long after the last as that took; the others are made a few at a time. All are made in
+pieces, and never stall a round.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
@@ -40,7 +41,7 @@ REST_SECONDS_MAX: Final = 1.0
 
 
 class Scrapes:
-    """Pages of totals: whoever asks before the next one is made gets the same one.
+    """Pages of totals: whoever asks before the next one is begun gets the same one.
 
     Args:
         metrics: makes them.
@@ -52,27 +53,61 @@ class Scrapes:
         self._monotonic = monotonic
         self._next: asyncio.Future[bytes] | None = None
         self._not_before = 0.0
+        self._made: _Made | None = None
 
     async def next(self) -> bytes:
-        """Return a page that is made after this was called."""
+        """Return a page that is begun after this was called."""
         if self._next is None:
-            loop = asyncio.get_running_loop()
-            self._next = loop.create_future()
-            loop.call_later(max(0.0, self._not_before - self._monotonic()), self._make)
+            self._next = asyncio.get_running_loop().create_future()
+            if self._made is None:
+                self._schedule()
         return await asyncio.shield(self._next)
 
-    def _make(self) -> None:
-        asked, self._next = self._next, None
-        assert asked is not None
+    def _schedule(self) -> None:
+        wait = max(0.0, self._not_before - self._monotonic())
+        asyncio.get_running_loop().call_later(wait, self._begin)
+
+    def _begin(self) -> None:
+        assert self._next is not None
+        self._made, self._next = _Made(self._next, self.metrics.texts()), None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Make a piece in this round, and the others in later ones."""
+        made = self._made
+        assert made is not None
         began = self._monotonic()
         try:
-            asked.set_result(self.metrics.render())
+            text = next(made.texts, None)
         except Exception as error:
-            asked.set_exception(error)
+            made.asked.set_exception(error)
+            self._end(made, began)
             raise
-        finally:
-            ended = self._monotonic()
-            self._not_before = ended + min(REST_SECONDS_MAX, REST * (ended - began))
+        if text is None:
+            made.asked.set_result(b"".join(made.pieces))
+            self._end(made, began)
+        else:
+            made.pieces.append(text)
+            made.seconds += self._monotonic() - began
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _end(self, made: _Made, began: float) -> None:
+        ended = self._monotonic()
+        seconds = made.seconds + ended - began
+        self._not_before = ended + min(REST_SECONDS_MAX, REST * seconds)
+        self._made = None
+        if self._next is not None:
+            self._schedule()
+
+
+@dataclass(slots=True)
+class _Made:
+    """A page that is being made, and how long that has taken."""
+
+    asked: asyncio.Future[bytes]
+    texts: Iterator[bytes]
+    pieces: list[bytes] = field(default_factory=list)
+    seconds: float = 0.0
 
 
 class ScrapeRoute(CostedRoute):
@@ -124,8 +159,8 @@ class MetricsPages:
         own = names_of(PER_OBJECT, RABBITMQ)
 
         def texts() -> Iterator[str]:
-            totals = self._scrapes.metrics.render("per-object", own)
-            yield renamed(totals, prefix).decode()
+            for text in self._scrapes.metrics.texts("per-object", own):
+                yield renamed(text, prefix).decode()
             yield from page(self._broker, PER_OBJECT, prefix=prefix)
 
         return self._paged(request, texts())

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import h11
@@ -21,7 +21,7 @@ from leporid.management.paths import CostedRoute, RawRoute
 from leporid.server import http_connections as module
 from leporid.server.addresses import bind
 from leporid.server.http import HEADER_BYTES_MAX, HttpServer, application
-from leporid.server.http_connections import Connections
+from leporid.server.http_connections import Acceptor, Connections
 
 ADDRESSES = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
 PROBE = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -126,6 +126,77 @@ async def test_a_short_answer_is_one_segment(
             segments[method, name] = segments_received(writer)
     assert segments.pop((b"GET", "long")) > 1
     assert set(segments.values()) == {1}
+
+
+class Served(asyncio.Protocol):
+    """Notes the addresses of those who are served."""
+
+    def __init__(self, addresses: list[str]) -> None:
+        self.addresses = addresses
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.addresses.append(transport.get_extra_info("peername")[0])
+
+
+def is_closed(peer: socket.socket) -> bool:
+    peer.setblocking(False)
+    try:
+        return not peer.recv(1)
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+@pytest.fixture
+async def accepting() -> AsyncIterator[
+    tuple[Acceptor, Callable[[str], socket.socket], list[str], list[bool]]
+]:
+    """One who accepts, how to connect from an address, and who was served and dropped."""
+    served: list[str] = []
+    dropped: list[bool] = []
+    listening = bind([ADDRESSES[0]], 0)
+    acceptor = Acceptor(listening, lambda: Served(served), lambda: dropped.append(True))
+    with ExitStack() as stack:
+
+        def connect(address: str) -> socket.socket:
+            found = socket.create_connection(
+                listening[0].getsockname(), source_address=(address, 0)
+            )
+            return stack.enter_context(found)
+
+        yield acceptor, connect, served, dropped
+        acceptor.stop()
+
+
+async def test_who_connects_without_end_keeps_no_other_address_waiting(
+    accepting: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """/health took 0.9 s behind a thousand connections of one address."""
+    monkeypatch.setattr(module, "ACCEPTED_MAX", 50)
+    acceptor, connect, served, dropped = accepting
+    acceptor.start()
+    peers = [connect(ADDRESSES[1]) for _ in range(300)]
+    last = connect(ADDRESSES[0])
+    while len(served) + len(dropped) < 301:
+        await asyncio.sleep(0)
+    assert served.index(ADDRESSES[0]) < 30
+    assert len(dropped) >= 200
+    assert sum(map(is_closed, peers)) == len(dropped)
+    assert not is_closed(last)
+
+
+async def test_who_waits_when_the_server_stops_is_closed(accepting: Any):
+    acceptor, connect, served, _ = accepting
+    acceptor.start()
+    peers = [connect(ADDRESSES[1]) for _ in range(50)]
+    while not served:
+        await asyncio.sleep(0)
+    acceptor.stop()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert len(served) < 10
+    assert sum(map(is_closed, peers)) == 50 - len(served)
 
 
 async def test_half_sent_requests_do_not_keep_health_from_being_answered(

@@ -15,6 +15,7 @@ gets it as long as slots are released; who waits for many may wait until few are
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -24,8 +25,11 @@ from leporid.limits.refusals import Refusals
 
 # What one customer of a provider gets, and one machine may take any address of (RFC 4291, 2.5.1).
 IPV6_NETWORK_BITS: Final = 64
+# Whose keys are remembered: to read an address takes as long as to accept a connection from it.
+ADDRESSES_MAX: Final = 1024
 
 
+@functools.lru_cache(maxsize=ADDRESSES_MAX)
 def address_key(host: str) -> Hashable:
     """Return the key of a peer that has not logged in.
 

@@ -175,7 +175,7 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         connections: Connections,
-        acceptor: Callable[[Sequence[socket.socket], Callable[[], asyncio.Protocol]], Acceptor],
+        acceptor: Callable[..., Acceptor],
     ) -> None:
         super().__init__(config)
         self._connections = connections
@@ -195,7 +195,9 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
-        self._acceptor = self._make_acceptor(sockets or (), self._protocol)
+        self._acceptor = self._make_acceptor(
+            sockets or (), self._protocol, self._connections.dropped
+        )
         self._acceptor.start()
         self.started = True
         self.listening.set()

@@ -37,7 +37,7 @@ FIXED: Final = {
     "server/alarms.py: self._look": "memory, and room on the disk",
     "server/histograms.py: self._come": "the time",
     "server/http.py": "the server's own round, and its end",
-    "server/metrics_pages.py: self._make": "the totals, of which there are as many as ever",
+    "server/metrics_pages.py: self._begin": "a piece of the totals, which are as many as ever",
     "server/node.py: log_lines.report": "what the log left out",
     "server/node.py: self._service_manager.alive": "a word to systemd",
     "server/node.py": "ends of the broker",

@@ -60,7 +60,7 @@ ACCEPTS_A_ROUND: Final = 128
 # To begin to serve one costs a tenth of a millisecond, and its request several times that.
 BEGINS_A_ROUND: Final = 2
 # Accepted, and not served yet.
-ACCEPTED_MAX: Final = 256
+ACCEPTED_MAX: Final = 128
 # Out of file descriptors: accepting again at once would spin.
 ACCEPT_PAUSE_SECONDS: Final = 0.2
 # Of a round, for what peers have sent; a request costs a tenth of that.

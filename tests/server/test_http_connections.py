@@ -180,10 +180,65 @@ async def test_who_connects_without_end_keeps_no_other_address_waiting(
     last = connect(ADDRESSES[0])
     while len(served) + len(dropped) < 301:
         await asyncio.sleep(0)
-    assert served.index(ADDRESSES[0]) < 30
-    assert len(dropped) >= 200
+    assert served.index(ADDRESSES[0]) < 150
+    assert len(dropped) > 100
     assert sum(map(is_closed, peers)) == len(dropped)
     assert not is_closed(last)
+
+
+async def test_of_many_addresses_who_came_last_makes_room(
+    accepting: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "ACCEPTED_MAX", 50)
+    acceptor, connect, served, dropped = accepting
+    acceptor.start()
+    peers = [connect(f"127.0.1.{number}") for number in range(1, 201)]
+    while len(served) + len(dropped) < 200:
+        await asyncio.sleep(0)
+    assert dropped
+    assert not any(map(is_closed, peers[:40]))
+
+
+async def test_who_a_proxy_speaks_for_is_not_dropped_for_its_others(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(module, "ACCEPTED_MAX", 50)
+    dropped: list[bool] = []
+    listening = bind([ADDRESSES[0]], 0)
+    acceptor = Acceptor(
+        listening, lambda: Served([]), lambda: dropped.append(True), proxies=[ADDRESSES[1]]
+    )
+    acceptor.start()
+    with ExitStack() as stack:
+        there, proxy = listening[0].getsockname(), (ADDRESSES[1], 0)
+        peers = [
+            stack.enter_context(socket.create_connection(there, source_address=proxy))
+            for _ in range(100)
+        ]
+        while not dropped:
+            await asyncio.sleep(0)
+        assert not is_closed(peers[0])
+    acceptor.stop()
+
+
+async def test_one_who_cannot_be_served_keeps_nobody_from_it(
+    accepting: Any, monkeypatch: pytest.MonkeyPatch
+):
+    acceptor, connect, served, _ = accepting
+    join, failures = acceptor._join, [OSError(), MemoryError()]
+
+    def fails(*arguments: Any, **options: Any) -> bool:
+        if failures:
+            raise failures.pop()
+        return bool(join(*arguments, **options))
+
+    monkeypatch.setattr(acceptor, "_join", fails)
+    asyncio.get_running_loop().set_exception_handler(lambda _, facts: None)
+    acceptor.start()
+    peers = [connect(ADDRESSES[1]) for _ in range(5)]
+    while len(served) < 3:
+        await asyncio.sleep(0)
+    assert [is_closed(peer) for peer in peers] == [True, True, False, False, False]
 
 
 async def test_who_waits_when_the_server_stops_is_closed(accepting: Any):

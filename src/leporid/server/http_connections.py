@@ -55,12 +55,12 @@ UPLOAD_BYTES_MIN = 64 * 1024
 # it was if that was too long.
 DOWNLOAD_SECONDS = 300
 BACKLOG: Final = 1024
-# Each takes 10 microseconds from the system's queue, in which all addresses stand in one line.
-ACCEPTS_A_ROUND: Final = 128
+# Of a round, for taking peers from the system's queue, in which all addresses stand in one line.
+ACCEPT_SECONDS: Final = 0.001
 # To begin to serve one costs a tenth of a millisecond, and its request several times that.
 BEGINS_A_ROUND: Final = 2
 # Accepted, and not served yet.
-ACCEPTED_MAX: Final = 128
+ACCEPTED_MAX: Final = CONNECTIONS_MAX
 # Out of file descriptors: accepting again at once would spin.
 ACCEPT_PAUSE_SECONDS: Final = 0.2
 # Of a round, for what peers have sent; a request costs a tenth of that.
@@ -504,10 +504,11 @@ class _Accepted:
 class Acceptor:
     """Accepts peers, and serves a few more in each round of the loop.
 
-    Addresses take turns, so that whoever connects without end keeps nobody else waiting. When
+    Addresses take turns, so that one that connects without end keeps no other waiting. When
     ACCEPTED_MAX are not served yet, the one is closed that has waited longest of the address that
-    has most of them. A peer that speaks TLS is a connection from when it is served: its handshake
-    is part of what it owes us before its first request.
+    has most of them; of addresses that have as many, that of the one whose turn is last. A peer
+    that speaks TLS is a connection from when it is served: its handshake is part of what it owes us
+    before its first request.
 
     Args:
         sockets: bound, not listening yet.
@@ -566,7 +567,8 @@ class Acceptor:
             self._loop.add_reader(one, self._accept, one)
 
     def _accept(self, one: socket.socket) -> None:
-        for _ in range(ACCEPTS_A_ROUND):
+        until = time.monotonic() + ACCEPT_SECONDS
+        while time.monotonic() < until:
             try:
                 peer, address = one.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -580,10 +582,14 @@ class Acceptor:
 
     def _put(self, accepted: _Accepted) -> None:
         """Have a peer wait for its turn."""
-        self._accepted.setdefault(address_key(accepted.address[0]), deque()).append(accepted)
+        # For whom a proxy speaks is not known yet: each of its peers has a line.
+        host = accepted.address[0]
+        key = accepted.address if host in self._proxies else address_key(host)
+        self._accepted.setdefault(key, deque()).append(accepted)
         self._count += 1
         if self._count > ACCEPTED_MAX:
-            longest = max(self._accepted, key=lambda key: len(self._accepted[key]))
+            # Of lines as long as others, the one whose turn is last.
+            longest = max(reversed(self._accepted), key=lambda key: len(self._accepted[key]))
             self._take(longest).peer.close()
             self._dropped()
         if not self._begins:
@@ -601,18 +607,26 @@ class Acceptor:
 
     def _begin_some(self) -> None:
         """Begin to serve those whose turn it is in this round."""
-        for _ in range(BEGINS_A_ROUND):
-            if not self._accepted:
-                self._begins = False
-                return
-            self._begin(self._take(next(iter(self._accepted))))
+        if not self._accepted:
+            self._begins = False
+            return
         self._loop.call_soon(self._begin_some)
+        for _ in range(min(BEGINS_A_ROUND, self._count)):
+            self._begin(self._take(next(iter(self._accepted))))
 
     def _begin(self, accepted: _Accepted) -> None:
         peer = accepted.peer
-        peer.setblocking(False)
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if not self._join(peer, accepted.address, tls=accepted.tls):
+        try:
+            peer.setblocking(False)
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            joined = self._join(peer, accepted.address, tls=accepted.tls)
+        except OSError:
+            peer.close()  # it is gone already
+            return
+        except Exception:
+            peer.close()
+            raise
+        if not joined:
             task = self._loop.create_task(self._connect(peer))
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)

@@ -567,8 +567,8 @@ class Metrics:
     def texts(self, endpoint: str = "aggregated", without: Collection[str] = ()) -> Iterator[bytes]:
         """Yield everything in the Prometheus text format, in pieces that take little time each.
 
-        All values are of the moment of the first piece, but for delays, backlogs and histograms,
-        which are of their own. CONTENT_TYPE says which format it is.
+        All values are of the moment of the first piece, but for histograms, which are of their own.
+        CONTENT_TYPE says which format it is.
 
         Args:
             endpoint: the page that it is for.

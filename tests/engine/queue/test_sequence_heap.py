@@ -6,6 +6,7 @@ import pytest
 from tests.engine.allocations import allocated_bytes
 from tests.engine.frames import NO_PROPERTIES, nack, properties, publish
 
+from leporid.engine.queue.lease import Lease
 from leporid.engine.selectors.selector import Selector
 from leporid.filters.compiler import program
 
@@ -99,6 +100,31 @@ def test_a_message_that_goes_round_and_round_leaves_one_number(engine, queue, pe
         assert peer.deliveries()
         peer.feed(nack(1, 0, multiple=True))
     assert queue.returned.count <= 1024 + 16
+
+
+@pytest.mark.parametrize("count", [300, 4000])
+@pytest.mark.parametrize("priorities", [0, 1])
+def test_messages_that_go_round_and_round_in_any_order_leave_few_numbers(
+    engine, queue, count, priorities
+):
+    """Each leaves a number when it comes back, as nobody takes the first."""
+    if priorities:
+        queue.set_priorities(priorities)
+    for _ in range(count):
+        engine.publish([queue], "", "q", NO_PROPERTIES, b"")
+    first = Lease(queue, count)
+    while first.release():
+        pass
+    order = queue.lanes[0] if priorities else queue.returned
+    random, most = Random(1), 0
+    for _ in range(30_000):
+        lease = Lease(queue, 1, chosen=True)
+        lease.take([random.randrange(count)])
+        assert lease.count == 1
+        lease.release()
+        most = max(most, order.count)
+    assert queue.ready_count == count
+    assert most < (1024 + 2 * count) * 5 // 4
 
 
 def test_an_order_that_is_empty_keeps_no_memory(engine, peer):

@@ -14,7 +14,8 @@ cdef enum:
     CAPACITY_MIN = 16
     CAPACITY_KEPT_MAX = 1024        # more is freed as soon as the heap is empty
     STALE_SLACK = 1024              # numbers of entries that are not ready, before they are removed
-    # So many are looked at for each that is pushed. As most are stale then, more go than come.
+    WHOLE_MAX = 4096                # so many are looked at at once
+    # Of more, so many for each that is pushed. As most are stale then, more go than come.
     LOOKS = 8
 
 
@@ -86,28 +87,34 @@ cdef class SequenceHeap:
             self.capacity = 0
 
     cdef void prune_some(self, Index index, uint64_t ready_count) noexcept:
-        """Before each push: remove some numbers if most are no ready entry's.
+        """Before each push: remove some numbers if most are no ready entry's, or duplicates.
 
-        A million at once would take too long. An entry that goes and comes back may leave a number
-        each time: who pushes it again before it is ready has the others removed.
+        A million at once would take too long. What has been looked through and is still too long
+        has duplicates, of entries that went and came back: these are only found in all of it.
         """
         cdef Slot *slot
         cdef int _look
         if self.count <= STALE_SLACK + 2 * ready_count:
             self.unseen = 0
             return
+        if self.count <= WHOLE_MAX:
+            self.prune(index)
+            return
+        if not self.unseen:
+            self.unseen = self.count
         for _look in range(LOOKS):
-            if not self.unseen or self.unseen > self.count:
-                self.unseen = self.count
+            self.unseen = min(self.unseen, self.count)
             if not self.unseen:
                 break
             self.unseen -= 1
             slot = index.slot_of(self.heap[self.unseen])
             if slot == NULL or slot.state != READY:
                 self.remove(self.unseen)
+        if not self.unseen and self.count > STALE_SLACK + 2 * ready_count:
+            self.prune(index)
 
     cdef void prune(self, Index index) noexcept:
-        """Remove numbers that are no ready entry's, or duplicates, of a heap of bounded length."""
+        """Remove all numbers that are no ready entry's, or duplicates."""
         cdef size_t at, kept = 0
         cdef Slot *slot
         for at in range(self.count):
@@ -116,7 +123,10 @@ cdef class SequenceHeap:
                 self.heap[kept] = self.heap[at]
                 kept += 1
         self.count = kept
+        self.unseen = 0
         self.sort()
+        if not self.count:
+            self.shrink()
 
     cdef void sort(self) noexcept:
         """Restore the heap of the first `count` numbers, each once, after they were moved."""

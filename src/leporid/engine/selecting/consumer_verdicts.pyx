@@ -29,6 +29,7 @@ cdef enum:
     # next one is ready when the verdicts of the last one come.
     DOUBTS_MIN = 1000
     AHEAD_MAX = 2000                # messages that passed and were not taken: no more are judged
+    DOUBTS_SLACK = 1024             # messages that others took, before a heap is pruned
 
 
 cdef class ConsumerVerdicts:
@@ -111,12 +112,15 @@ cdef class ConsumerVerdicts:
         """Add a ready message that the class is to be asked about."""
         cdef SequenceHeap order = <SequenceHeap> self.doubts[lane]
         cdef ScanGroup scan_group = self.group.scan_group
-        self.doubt_count -= order.count
-        self.group.found_count -= order.count
-        order.prune_some(self.selection.queue.index, self.selection.queue.ready_count)
+        if order.count > DOUBTS_SLACK + 2 * self.selection.queue.ready_count:
+            self.doubt_count -= order.count
+            self.group.found_count -= order.count
+            order.prune(self.selection.queue.index)
+            self.doubt_count += order.count
+            self.group.found_count += order.count
         order.push(seq)
-        self.doubt_count += order.count
-        self.group.found_count += order.count
+        self.doubt_count += 1
+        self.group.found_count += 1
         if self.group.found_count >= found_most(self.selection):
             scan_group.crowded = scan_group.set.count > 1
         if self.group.idle and self.doubt_count >= DOUBTS_MIN:

@@ -36,6 +36,7 @@ cdef enum:
     FOUND_MAX = 65536
     FOUND_TOTAL = 16 * FOUND_MAX
     FOUND_MIN = 256
+    FOUND_SLACK = 1024              # matches that others took, before a heap is pruned
     # Work in units of one to three nanoseconds: for skipping a block of the index, for one message
     # whatever the filters, for an instruction, for a pattern in a short text, for a filter that is
     # no selector, for a match.
@@ -266,10 +267,12 @@ cdef class ScanGroup:
         cdef SequenceHeap order = <SequenceHeap> group.found[lane]
         if group.verdicts is not None:
             return group.verdicts.doubt(seq, lane)
-        group.found_count -= order.count
-        order.prune_some(self.selection.queue.index, self.selection.queue.ready_count)
+        if order.count > FOUND_SLACK + 2 * self.selection.queue.ready_count:
+            group.found_count -= order.count
+            order.prune(self.selection.queue.index)
+            group.found_count += order.count
         order.push(seq)
-        group.found_count += order.count
+        group.found_count += 1
         if group.found_count >= found_most(self.selection):
             self.crowded = self.set.count > 1
         return self.selection.rouse(group)

@@ -175,7 +175,9 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         connections: Connections,
-        acceptor: Callable[..., Acceptor],
+        acceptor: Callable[
+            [Sequence[socket.socket], Callable[[], asyncio.Protocol], Callable[[], None]], Acceptor
+        ],
     ) -> None:
         super().__init__(config)
         self._connections = connections

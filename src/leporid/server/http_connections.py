@@ -4,12 +4,12 @@ Responsible for accepting peers, for closing some to make room for others, and f
 send a bounded time in each round of the loop. Must not know routes, users or the broker.
 
 Invariants: there are at most CONNECTIONS_MAX, and at most ACCEPTED_MAX peers wait to become one,
-by address in turn. A peer has HEAD_SECONDS for the head of a request,
-and while it owes us that, or reads the answer of a probe, its connection is the first to be closed
-when there are too many: the one that has waited longest, of the address that has most of these. So
-there is always room for one more; that of a request that was admitted is never closed for another.
-A peer that owes us the rest of its request has PATIENCE_SECONDS for the next UPLOAD_BYTES_MIN of
-it, and one that does not read our answer has DOWNLOAD_SECONDS for the next piece.
+by address in turn. A peer has HEAD_SECONDS for the head of a request, and while it owes us that, or
+reads the answer of a probe, its connection is the first to be closed when there are too many: the
+one that has waited longest, of the address that has most of these. So there is always room for one
+more; that of a request that was admitted is never closed for another. A peer that owes us the rest
+of its request has PATIENCE_SECONDS for the next UPLOAD_BYTES_MIN of it, and one that does not read
+our answer has DOWNLOAD_SECONDS for the next piece.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Scrapes:
         self._monotonic = monotonic
         self._next: asyncio.Future[bytes] | None = None
         self._not_before = 0.0
-        self._made: _Made | None = None
+        self._made: _Page | None = None
 
     async def next(self) -> bytes:
         """Return a page that is begun after this was called."""
@@ -69,7 +69,7 @@ class Scrapes:
 
     def _begin(self) -> None:
         assert self._next is not None
-        self._made, self._next = _Made(self._next, self.metrics.texts()), None
+        self._made, self._next = _Page(self._next, self.metrics.texts()), None
         self._go_on()
 
     def _go_on(self) -> None:
@@ -91,7 +91,7 @@ class Scrapes:
             made.seconds += self._monotonic() - began
             asyncio.get_running_loop().call_soon(self._go_on)
 
-    def _end(self, made: _Made, began: float) -> None:
+    def _end(self, made: _Page, began: float) -> None:
         ended = self._monotonic()
         seconds = made.seconds + ended - began
         self._not_before = ended + min(REST_SECONDS_MAX, REST * seconds)
@@ -101,7 +101,7 @@ class Scrapes:
 
 
 @dataclass(slots=True)
-class _Made:
+class _Page:
     """A page that is being made, and how long that has taken."""
 
     asked: asyncio.Future[bytes]

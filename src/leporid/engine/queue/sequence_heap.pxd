@@ -8,7 +8,7 @@ cdef class SequenceHeap:
     cdef uint64_t *heap
     cdef readonly size_t count
     cdef size_t capacity
-    cdef size_t unseen              # of the heap, from the first; the owner still looks at them
+    cdef size_t unseen              # of the heap, from the first; `prune_some` has not come to them
     cdef int push(self, uint64_t seq) except -1
     cdef uint64_t pop(self) noexcept
     cdef void remove(self, size_t at) noexcept

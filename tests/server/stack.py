@@ -42,6 +42,9 @@ class Clock:
     def time(self) -> float:
         return 1e9 + self.now_s
 
+    def time_ns(self) -> int:
+        return int(self.time() * 1e9)
+
     def move(self, seconds: float) -> None:
         self.now_s += seconds
 

@@ -59,6 +59,26 @@ async def test_a_turn_tells_the_plane_the_time(clock: Clock, turns: Turns):
     assert turns.engine.clock.wall_ms == 10**12 + 1_001_500
 
 
+async def test_what_is_never_due_is_not_run_and_the_first_due_rings(clock: Clock, turns: Turns):
+    class Timed:
+        def __init__(self, due_ms: int) -> None:
+            self.next_due_ms = due_ms
+            self.ran_ms: list[int] = []
+
+        def run(self, now_ms: int) -> None:
+            self.ran_ms.append(now_ms)
+
+    now_ms = turns.engine.clock.now_ms
+    never, later, soon = Timed(0), Timed(now_ms + 10**6), Timed(now_ms + 10)
+    turns.timed += [never, later, soon]
+    turns.turn()
+    assert (never.ran_ms, soon.ran_ms) == ([], [now_ms])
+    rang = asyncio.Event()
+    turns.after = rang.set
+    await asyncio.wait_for(rang.wait(), PATIENCE_S)  # nothing came
+    turns.timed.clear()
+
+
 async def test_waiting_for_the_last_link(turns: Turns):
     await turns.without_links()
     links = [cast(Link, OnlyConnection(turns.engine)) for _ in range(2)]

@@ -1,9 +1,14 @@
 """Unsettled deliveries of a channel; its model is in tests/model/test_unacked_model.py."""
 
+import random
+
 import pytest
 from tests.engine.allocations import allocated_bytes
 from tests.engine.connection.test_credit import Several
 from tests.engine.frames import ack, nack, publish
+from tests.engine.session_fake import Peer
+
+from leporid.engine.queue.queue import Queue
 
 
 @pytest.mark.parametrize("gap", [2, 3, 50, 999])
@@ -77,6 +82,129 @@ def test_one_old_delivery_does_not_keep_the_place_of_those_after_it(engine, queu
         engine.connections.take_touched()
     assert allocated_bytes() - before < 100_000
     assert peer.channel.unacked_count == 1
+
+
+class Session:
+    """A channel that is delivered messages and settles them, and what must be unsettled."""
+
+    def __init__(self, queue: Queue, peer: Peer, chance: random.Random) -> None:
+        self.queue, self.peer, self.chance = queue, peer, chance
+        self.unsettled: dict[int, None] = {}
+        self.last = 0
+
+    def get(self, count: int) -> None:
+        self.peer.feed(publish(2, "q") * count)
+        for _ in range(count):
+            got = self.peer.get(self.queue, no_ack=False)
+            assert got is not None
+            assert got.tag == self.last + 1
+            self.last = got.tag
+            self.unsettled[got.tag] = None
+
+    def settle(self, tag: int, *, multiple: bool) -> None:
+        self.peer.feed(ack(1, tag, multiple))
+        for each in [each for each in self.unsettled if each <= tag] if multiple else [tag]:
+            del self.unsettled[each]
+
+    def settle_most(self) -> None:
+        """Settle one after the other until few are left, in some order, so that holes remain."""
+        tags = list(self.unsettled)
+        first = self.chance.randrange(len(tags))
+        order = self.chance.choice([tags[first:], tags[:first], tags, tags[::-1]])
+        kept = self.chance.choice([2, 3, 7, 50, len(tags)])
+        for tag in order:
+            if tag % kept:
+                self.settle(tag, multiple=False)
+
+    def settle_up_to_some(self) -> None:
+        tags = list(self.unsettled)
+        if tags:
+            self.settle(self.chance.choice(tags[:3] + tags[len(tags) // 2 :]), multiple=True)
+
+    def check(self) -> None:
+        assert self.peer.faults == []
+        assert self.peer.channel.unacked_count == len(self.unsettled)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_all_are_found_whatever_was_settled_while_others_came(queue, peer, seed):
+    session = Session(queue, peer, random.Random(seed))
+    for _ in range(25):
+        session.get(session.chance.choice([1, 5, 20, 100, 300]))
+        session.settle_most()
+        for _ in range(session.chance.choice([0, 0, 1, 3])):
+            session.get(session.chance.choice([1, 3, 30]))
+            session.settle_up_to_some()
+        session.check()
+    tags = list(session.unsettled)
+    session.chance.shuffle(tags)
+    for tag in tags[1:]:
+        session.settle(tag, multiple=False)
+    session.check()
+    settled = session.chance.choice([tag for tag in range(1, session.last) if tag not in tags[:1]])
+    peer.feed(ack(1, settled))
+    assert peer.faults == [(1, 406)]
+
+
+@pytest.mark.parametrize("came", [0, 1, 2, 10, 30, 37, 38, 39, 50, 56, 57])
+@pytest.mark.parametrize("kept", [1, 2, 590, 601, 899])
+@pytest.mark.parametrize("how", ["singly", "together", "in two halves", "after a rollback"])
+def test_all_are_found_while_the_rest_is_moved(queue, peer, came, kept, how):
+    session = Session(queue, peer, random.Random(came))
+    session.get(900)  # of a room of 1024
+    for tag in range(1, 880):
+        if tag % 50 and tag != kept and tag < max(601, kept):
+            session.settle(tag, multiple=False)
+    session.get(came)
+    tags = list(session.unsettled)
+    session.chance.shuffle(tags)
+    if how == "after a rollback":
+        peer.channel.select_tx()
+        for tag in tags[::2]:
+            peer.feed(ack(1, tag))
+        session.get(came)
+        peer.channel.rollback()
+        session.check()
+        for tag in session.unsettled:
+            peer.feed(ack(1, tag))
+        peer.channel.commit()
+        session.unsettled.clear()
+    elif how == "singly":
+        for tag in tags:
+            session.settle(tag, multiple=False)
+    elif how == "in two halves":
+        session.settle(tags[0], multiple=True)
+        session.check()
+        session.get(20)
+        session.settle(session.last, multiple=True)
+    else:
+        session.settle(session.last, multiple=True)
+    session.check()
+    peer.feed(ack(1, kept))
+    assert peer.faults == [(1, 406)]
+
+
+def test_a_rollback_puts_back_what_was_settled_while_others_came(engine, queue):
+    for seed in range(20):
+        chance = random.Random(seed)
+        peer = Peer(engine, {"q": queue}, channels=(1, 2))
+        session = Session(queue, peer, chance)
+        session.get(300)
+        session.settle_most()
+        peer.channel.select_tx()
+        before = dict(session.unsettled)
+        session.get(chance.choice([1, 20, 60]))
+        came = list(session.unsettled)[len(before) :]
+        session.settle_most()
+        session.get(100)
+        session.settle_most()
+        peer.channel.rollback()
+        session.unsettled = dict.fromkeys([*before, *range(came[0], session.last + 1)])
+        session.check()
+        for tag in chance.sample(list(session.unsettled), len(session.unsettled)):
+            session.settle(tag, multiple=False)
+        peer.channel.commit()
+        session.check()
 
 
 LATE_ACKS_MAX = 4096

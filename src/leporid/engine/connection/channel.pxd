@@ -101,11 +101,12 @@ cdef class Channel:
     cdef bint confirm(self) except -1
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
     cdef int take_back(self, size_t at) except -1
+    cdef bint trim_unacked(self) except -1
     cdef int how_of(self, size_t at, int how) noexcept
     cdef bint settle_some(self) except -1
     cdef bint collect_some(self, dict by_consumer, list order) except -1
     cdef bint requeue_some(self, Queue queue, Consumer consumer, numbers, int how) except -1
     cdef uint64_t refuse_streams(self, uint64_t after, uint64_t upto) except? 0
-    cdef int keep_rejected(self, ssize_t first, ssize_t last) except -1
+    cdef int keep_rejected(self, size_t first, size_t last) except -1
     cdef int settle_at(self, size_t at, int how) except -1
     cdef int settle_entry(self, Queue queue, uint64_t seq, Consumer taker, int how) except -1

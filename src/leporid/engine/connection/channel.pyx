@@ -281,23 +281,23 @@ cdef class Channel:
         if multiple and upto < <ssize_t> self.unacked.start:
             return 0
         if multiple and not self.transactional and (
-                how >= SETTLE_REQUEUE or upto - <ssize_t> self.unacked.start
-                >= SETTLED_AT_ONCE * <ssize_t> self.logs.clock.units_a_reading):
+                how >= SETTLE_REQUEUE or self.unacked.between(self.unacked.start, upto)
+                >= SETTLED_AT_ONCE * self.logs.clock.units_a_reading):
             self.settling_upto, self.settling_how = self.unacked.entries[upto].tag, how
             return IN_STEPS
         if self.transactional:
             self.transaction.charge_settles(
-                self, upto + 1 - <ssize_t> self.unacked.start if multiple else 1)
+                self, self.unacked.between(self.unacked.start, upto) + 1 if multiple else 1)
         if how >= SETTLE_REQUEUE:
             self.keep_rejected(self.unacked.start if multiple else upto, upto)
         if multiple:
             at = self.unacked.start
-            self.logs.clock.units += <uint32_t> (upto - <ssize_t> at)
+            self.logs.clock.units += <uint32_t> self.unacked.between(at, upto)
             self.unacked.walks += 1
             while <ssize_t> at <= upto:
                 if self.unacked.entries[at].queue != NULL:
                     self.settle_at(at, how)
-                at += 1
+                at = self.unacked.after(at)
             self.unacked.walks -= 1
         else:
             self.settle_at(upto, how)
@@ -330,11 +330,18 @@ cdef class Channel:
                 self.unacked.entries[at].tag <= self.settling_upto):
             if self.unacked.entries[at].queue != NULL:
                 self.settle_at(at, self.settling_how)
-            at += 1
+            at = self.unacked.after(at)
             over = spend(self.logs.clock, 1)
         self.unacked.walks -= 1
-        self.unacked.trim()
-        return over
+        return self.trim_unacked() or over
+
+    cdef bint trim_unacked(self) except -1:
+        """Remove all holes before the oldest unsettled delivery, until the slice is over; returns
+        whether some are left. A loop that begins there would go through them again."""
+        while self.unacked.trim():
+            if spend(self.logs.clock, self.logs.clock.units_a_reading):
+                return True
+        return False
 
     cdef int how_of(self, size_t at, int how) noexcept:
         """How to settle the delivery at an index of `unacked`, unless the client has said that."""
@@ -418,7 +425,7 @@ cdef class Channel:
                     # At once: between two steps, nothing that is unsettled may look settled to
                     # who stores offsets; and there is no place in a queue that it goes back to.
                     self.settle_at(at, self.settling_how)
-                    at += 1
+                    at = self.unacked.after(at)
                     over = spend(self.logs.clock, 1)
                     continue
                 taken = self.unacked.take(at)
@@ -433,11 +440,10 @@ cdef class Channel:
                 Py_DECREF(queue)
                 if consumer is not None:
                     Py_DECREF(consumer)
-            at += 1
+            at = self.unacked.after(at)
             over = spend(self.logs.clock, 1)
         self.unacked.walks -= 1
-        self.unacked.trim()
-        return over
+        return self.trim_unacked() or over
 
     cdef bint requeue_some(self, Queue queue, Consumer consumer, numbers, int how) except -1:
         """Requeue deliveries that `collect_some` took, until the slice is over; returns whether it
@@ -464,10 +470,12 @@ cdef class Channel:
         (<StreamConsumer?> consumer).retries = None     # they are not retried
         self.transactional = False
         self.unacked.walks += 1
-        for at in range(self.unacked.start, self.unacked.end):
+        at = self.unacked.start
+        while at < self.unacked.end:
             if self.unacked.entries[at].consumer == <void *> consumer:
                 self.late_acks.add(self.unacked.entries[at].tag)
                 self.settle_at(at, self.how_of(at, SETTLE_REQUEUE))
+            at = self.unacked.after(at)
         self.unacked.walks -= 1
         self.unacked.trim()
         self.transactional = transactional
@@ -493,23 +501,26 @@ cdef class Channel:
                                               f"{(<Stream> queue).title}")
             if spend(self.logs.clock, 1):
                 return self.unacked.entries[at].tag
-            at += 1
+            at = self.unacked.after(at)
         return upto
 
-    cdef int keep_rejected(self, ssize_t first, ssize_t last) except -1:
+    cdef int keep_rejected(self, size_t first, size_t last) except -1:
         """Note the rejected offsets of streams for the next consumer that reads in that name.
 
         At once even in a transaction: after a rollback a message is read twice at worst.
         """
-        cdef ssize_t at
+        cdef size_t at = first
+        cdef UnackedDelivery *entry
         cdef StreamConsumer reader
-        for at in range(first, last + 1):
-            if self.unacked.entries[at].queue == NULL or self.unacked.entries[at].consumer == NULL:
+        while at <= last:
+            entry = &self.unacked.entries[at]
+            at = self.unacked.after(at)
+            if entry.queue == NULL or entry.consumer == NULL:
                 continue
-            if type(<object> self.unacked.entries[at].queue) is Stream:
-                reader = <StreamConsumer> self.unacked.entries[at].consumer
+            if type(<object> entry.queue) is Stream:
+                reader = <StreamConsumer> entry.consumer
                 if reader.retries is None:
-                    reader.leave_to_next(self.unacked.entries[at].seq)
+                    reader.leave_to_next(entry.seq)
         return 0
 
     cdef int settle_at(self, size_t at, int how) except -1:
@@ -863,7 +874,7 @@ cdef class Channel:
         while at < self.unacked.end:
             if self.unacked.entries[at].queue != NULL:
                 self.settle_at(at, self.how_of(at, SETTLE_FAIL))
-            at += 1
+            at = self.unacked.after(at)
             if spend(self.logs.clock, 1):
                 yield
         self.unacked.walks -= 1

@@ -83,7 +83,7 @@ cdef class StreamConsumer(Consumer):
 
     cdef uint64_t unsettled_offset(self) except? 0:
         """The offset of the first unsettled delivery; without one, that of the next message."""
-        cdef size_t at
+        cdef size_t at = self.channel.unacked.start
         cdef uint64_t least = self.offset
         if not self.unacked_count:
             return least  # the channel's other consumers may have many unsettled deliveries
@@ -91,9 +91,10 @@ cdef class StreamConsumer(Consumer):
             for _, _, seq, consumer, _, _ in self.channel.transaction.settles:
                 if consumer is self:
                     least = min(least, <uint64_t> seq)  # until the transaction is committed
-        for at in range(self.channel.unacked.start, self.channel.unacked.end):
+        while at < self.channel.unacked.end:
             if self.channel.unacked.entries[at].consumer == <void *> self:
                 return min(least, self.channel.unacked.entries[at].seq)
+            at = self.channel.unacked.after(at)
         return least
 
     cdef int offered(self) except -1:

@@ -142,7 +142,7 @@ cdef class Timeouts:
         cdef Queue queue
         cdef UnackedDelivery *entry
         cdef uint64_t timeout_ms
-        cdef size_t at = channel.unacked.above(check.upto)
+        cdef size_t at = channel.unacked.above(check.upto), this
         cdef bint over = False
         channel.unacked.walks += 1
         while at < channel.unacked.end and not over:
@@ -151,7 +151,7 @@ cdef class Timeouts:
             if channel.timeout_least_ms and entry.queue != NULL and (
                     entry.since_ms + channel.timeout_least_ms >= check.earliest_ms):
                 break
-            at += 1
+            this, at = at, channel.unacked.after(at)
             check.upto = entry.tag
             over = spend(connections.clock, 1)
             # What the client has settled is not overdue, even if that takes more than a turn.
@@ -168,7 +168,7 @@ cdef class Timeouts:
                 check.earliest_ms = min(check.earliest_ms, entry.since_ms + timeout_ms)
             elif requeues_alone(queue, consumer):
                 connections.queues.timed_out += 1
-                channel.take_back(at - 1)
+                channel.take_back(this)
             else:
                 connections.queues.timed_out += 1
                 channel.unacked.walks -= 1
@@ -192,7 +192,7 @@ cdef class Timeouts:
         cdef Consumer consumer
         cdef uint64_t timeout_ms, now_ms = self.connections.clock.now_ms
         channel.check = None
-        if not channel.consumers and channel.unacked.start == channel.unacked.end:
+        if not channel.consumers and channel.unacked.is_empty():
             return self.forget(channel)
         for consumer in channel.consumers:
             timeout_ms = timeout_of(self.connections, consumer.queue, consumer)

@@ -13,7 +13,7 @@ import os
 import random
 import resource
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.brokers import Broker
@@ -25,7 +25,7 @@ from leporid.load.processes import Counts, Load, LoadFailed, Running
 Figures = dict[str, float]
 
 BINDINGS = 10_000
-FILTERED_BINDINGS = 1_000
+MANY_BINDINGS = 1_000
 KEYS = 2_000
 # More keys than any broker remembers routes for.
 COLD_KEYS = 100_000
@@ -226,26 +226,46 @@ def route_by_topic(broker: Broker, plan: Plan, key_count: int) -> Figures:
 @workload("filters-bindings")
 def filters_bindings(broker: Broker, plan: Plan) -> Figures:
     """1,000 bindings of 10 queues, each looked up by a header's value; one of them matches."""
-    return route_by_filters(broker, plan, "number = {0} AND origin = 'JFK'")
+    asked = [{"x-filter-sql": f"number = {n} AND origin = 'JFK'"} for n in range(MANY_BINDINGS)]
+    return route_by_headers(broker, plan, "fanout", asked)
 
 
 @workload("filters-ranges")
 def filters_ranges(broker: Broker, plan: Plan) -> Figures:
     """The same with ranges, so that every filter has to be evaluated."""
-    return route_by_filters(broker, plan, "number BETWEEN {0} AND {0}")
+    asked = [{"x-filter-sql": f"number BETWEEN {n} AND {n}"} for n in range(MANY_BINDINGS)]
+    return route_by_headers(broker, plan, "fanout", asked)
 
 
-def route_by_filters(broker: Broker, plan: Plan, sql: str) -> Figures:
-    """Publish to an exchange with many filtered bindings."""
-    with queues(broker, FANOUT_QUEUES) as names, exchange(broker, "fanout") as name:
+@workload("headers")
+def headers(broker: Broker, plan: Plan) -> Figures:
+    """A headers exchange with 10 bindings, to a queue each; one of them matches."""
+    return route_by_headers(broker, plan, "headers", flights(FANOUT_QUEUES))
+
+
+@workload("headers-many")
+def headers_many(broker: Broker, plan: Plan) -> Figures:
+    """The same with 1,000 bindings."""
+    return route_by_headers(broker, plan, "headers", flights(MANY_BINDINGS))
+
+
+def flights(count: int) -> list[dict[str, int | str]]:
+    """Headers that so many bindings ask for."""
+    return [{"number": number, "origin": "JFK"} for number in range(count)]
+
+
+def route_by_headers(
+    broker: Broker, plan: Plan, kind: str, asked: Sequence[Mapping[str, int | str]]
+) -> Figures:
+    """Publish to an exchange with bindings of these arguments, by turns to each of 10 queues."""
+    with queues(broker, FANOUT_QUEUES) as names, exchange(broker, kind) as name:
         with Client(broker.url) as admin:
             for at, queue in enumerate(names):
-                numbers = range(at, FILTERED_BINDINGS, len(names))
-                admin.bind(queue, name, [""], [sql.format(number) for number in numbers])
+                admin.bind(queue, name, [""], asked[at :: len(names)])
         load = Load(
             queues=names,
             exchange=name,
-            keys=("k",) * FILTERED_BINDINGS,
+            keys=("k",) * len(asked),
             body_bytes=plan.body_bytes,
             numbered=True,
         )

@@ -31,6 +31,19 @@ FILTERS: dict[str, tuple[dict[str, Value], Callable[[str, Headers], bool]]] = {
         lambda _exchange, headers: headers.get("x-tag") == "a" and headers.get("n", 2) == 2,
     ),
     "name": ({"sql": "exchange = 'u'"}, lambda exchange, _headers: exchange == "u"),
+    "one": ({"n": 1}, lambda _exchange, _headers: True),
+    "one or tag": (
+        {"n": 1, "x_tag": "a", "x_match": "any-with-x"},
+        lambda _exchange, _headers: True,
+    ),
+    "there": ({"n": None, "tags": "a"}, lambda _exchange, headers: headers.get("x-tag") == "a"),
+}
+
+# What some of them are besides, on headers exchanges.
+TERMS: dict[str, Callable[[Headers], bool]] = {
+    "one": lambda headers: headers.get("n") == 1,
+    "one or tag": lambda headers: headers.get("n") == 1 or headers.get("x-tag") == "a",
+    "there": lambda headers: "n" in headers,
 }
 
 # Name, type, alternate exchange.
@@ -39,6 +52,7 @@ EXCHANGES = (
     ("v", "direct", "u"),
     ("w", "topic", "missing"),
     ("x", "headers", "v"),
+    ("h", "headers", None),
     ("y", "direct", None),
     ("z", "topic", None),
 )
@@ -106,6 +120,7 @@ class Machine(RuleBasedStateMachine):
                 and (bound in (key, "#") or kind in ("fanout", "headers"))
                 and (bound == key or kind != "direct")
                 and FILTERS[wanted][1](published_to, headers)
+                and (kind != "headers" or wanted not in TERMS or TERMS[wanted](headers))
             }
             if not below and alternate is not None:
                 below = {alternate}

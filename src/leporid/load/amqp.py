@@ -301,11 +301,15 @@ class Client:
         self.request(QUEUE_DELETE, b"\0\0" + short(name) + b"\0")
 
     def bind(
-        self, queue: str, exchange: str, keys: list[str], filters: Sequence[str] = ("",)
+        self,
+        queue: str,
+        exchange: str,
+        keys: list[str],
+        tables: Sequence[Mapping[str, int | str]] = ({},),
     ) -> None:
-        """Bind a queue with many keys or filters; only the last binding is waited for."""
+        """Bind a queue with many keys or arguments; only the last binding is waited for."""
         head = b"\0\0" + short(queue) + short(exchange)
-        asked = [table({"x-filter-sql": sql} if sql else {}) for sql in filters]
+        asked = [table(each) for each in tables]
         bindings = [(short(key), arguments) for key in keys for arguments in asked]
         for key, arguments in bindings[:-1]:
             self._send(CHANNEL, QUEUE_BIND, head + key + b"\1" + arguments)

@@ -88,7 +88,7 @@ def _exchanges(
 ) -> Iterator[object]:
     for exchange in exchanges:
         made = exchange.routes.counters
-        bound = len(exchange.filters)
+        bound = exchange.filters.asked_for
         asked = made.asked or bound
         if asked and (yield from _may_read(user, vhost, "exchange", exchange.name)):
             counts = made.asked, made.evaluated, made.matched, made.type_errors

@@ -38,22 +38,22 @@ class Counting:
 
 
 def test_a_route_is_made_once_for_many_keys(here):
-    here.exchange("x", "fanout")
+    here.exchange("x", "topic")
     here.queues("a", "b")
     made: list[int] = []
     here.vhost.routing._engine = Counting(here.engine, made)
-    here.filtered("x", "a", sql="n = 1")
-    here.filtered("x", "b", sql="n > 0")
+    here.filtered("x", "a", "#", sql="n = 1")
+    here.filtered("x", "b", "#", sql="n > 0")
     for number in range(50):
         assert here.goes("x", raw(n=1), f"key{number}") == "ab"
     assert len(made) == 1
-    here.unbind("x", "b", sql="n > 0")
+    here.unbind("x", "b", "#", sql="n > 0")
     assert here.goes("x", raw(n=1), "key1") == "a"
     assert len(made) == 1
     assert here.goes("x", raw(n=1), "another") == "a"
     assert len(made) == 2
-    here.unbind("x", "a", sql="n = 1")
-    here.bind("x", "a")
+    here.unbind("x", "a", "#", sql="n = 1")
+    here.bind("x", "a", "#")
     del made[:]
     gc.collect()
     assert len(here.vhost.routing._forks) == 0

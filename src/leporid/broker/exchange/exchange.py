@@ -96,6 +96,7 @@ class ExchangeState:
         self.alternate = self.wanted_alternate()
         self.routes.cacheable = not self.router.per_message
         self.routes.spread_keys = self.router.spread_keys
+        self.look_at_keys()
 
     def wanted_alternate(self) -> str | None:
         """What its arguments and policies say; the argument has the last word."""
@@ -103,6 +104,11 @@ class ExchangeState:
         if alternate is None:
             alternate = self.governed.definition.get(ALTERNATE_ARGUMENT)
         return alternate if isinstance(alternate, str) else None
+
+    def look_at_keys(self) -> None:
+        """Tells its cache whether routing keys matter; to call when what is below it changes."""
+        router = self.router
+        self.routes.keyless = router.ignores_keys and not router.strict_keys and not self.below
 
     @property
     def delaying(self) -> bool:
@@ -179,6 +185,7 @@ def forget_routes_above(exchange: ExchangeState) -> None:
 def link(above: ExchangeState, below: ExchangeState) -> None:
     """Adds one way for messages from an exchange to another."""
     above.below[below] = below.above[above] = above.below.get(below, 0) + 1
+    above.look_at_keys()
 
 
 def unlink(above: ExchangeState, below: ExchangeState) -> None:
@@ -189,3 +196,4 @@ def unlink(above: ExchangeState, below: ExchangeState) -> None:
     else:
         del above.below[below], below.above[above]
         below.cached_ways.pop(above, None)
+        above.look_at_keys()

@@ -39,6 +39,7 @@ from leporid.broker.filter.filter_arguments import MessageFilter
 from leporid.broker.registry import StepsTo
 from leporid.engine.bounds.clock import Clock
 from leporid.engine.bounds.sharded_dict import ShardedDict
+from leporid.engine.selectors.conjunction import Conjunction
 from leporid.engine.selectors.filter import Filter
 
 DEFAULT_EXCHANGE: Final = ""
@@ -273,9 +274,10 @@ class Topology:
         exchange.router.add(binding)
         if verdict_queue is not None:
             exchange.verdict_queues[binding] = verdict_queue
-        if wanted is not None:
-            exchange.filters.add(binding, wanted)
-        self._tell_filtered(binding, wanted, verdict_queue, comes=True)
+        asked = _together(exchange.router.condition(binding), wanted)
+        if asked is not None:
+            exchange.filters.add(binding, asked)
+        self._tell_filtered(binding, asked, verdict_queue, comes=True)
         return True
 
     def unbind(self, binding: Binding) -> bool:
@@ -379,7 +381,7 @@ class Topology:
             met, some = yield from exchange.filters.splitting(met, bound)
             goals = exchange.verdict_queues
             search.filtered += [
-                (wanted.engine, goals.get(each, each.destination)) for each, wanted in some
+                (wanted, goals.get(each, each.destination)) for each, wanted in some
             ]
         ways = met
         routed = bool(ways)
@@ -437,7 +439,7 @@ class Topology:
                 return BY_MESSAGE
             met = yield from visiting.router.matching(message)
             without, some = yield from visiting.filters.splitting(met, visiting.outgoing)
-            filters += [wanted.engine for _, wanted in some]
+            filters += [wanted for _, wanted in some]
             ways = [*without, *(binding for binding, _ in some)]
             names = [
                 way.destination
@@ -462,7 +464,7 @@ class Topology:
     def _tell_filtered(
         self,
         binding: Binding,
-        wanted: MessageFilter | None,
+        wanted: Filter | None,
         verdict_queue: str | None,
         *,
         comes: bool,
@@ -479,7 +481,7 @@ class Topology:
             self._forget_binding(binding)
             return
         queue = self.cached_as(verdict_queue or binding.destination)
-        exchange.routes.amend(meets, wanted.engine, queue, comes)
+        exchange.routes.amend(meets, wanted, queue, comes)
         forget_routes_above(exchange)
 
     def _forget_queue(self, name: str) -> None:
@@ -487,6 +489,13 @@ class Topology:
         default = self.exchanges.get(DEFAULT_EXCHANGE)
         if default is not None:
             default.routes.forget_key(name)
+
+
+def _together(condition: Filter | None, wanted: MessageFilter | None) -> Filter | None:
+    """Returns what lets those messages pass that both let pass; None: all."""
+    if condition is None or wanted is None:
+        return condition if wanted is None else wanted.engine
+    return Conjunction(condition, wanted.engine)
 
 
 def _still_bound(met: list[Binding], exchange: ExchangeState) -> StepsTo[list[Binding]]:

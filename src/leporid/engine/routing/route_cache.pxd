@@ -26,6 +26,8 @@ cdef class RouteCache:
     cdef readonly str name
     cdef bytes raw_name
     cdef public bint cacheable
+    # All keys have one route, which is kept once: some publishers never repeat a key.
+    cdef public bint keyless
     cdef readonly bint retired
     # Messages that clients published here, and the queues that took them, since it was made.
     cdef readonly uint64_t published, routed
@@ -52,6 +54,7 @@ cdef class RouteCache:
     cdef Resolution take_unfinished(self)
     cdef Route route_by(self, Route route, const Message *message)
     cdef Route with_room(self, Route route)
+    cdef int check_text(self, const uint8_t *key, size_t size) except -1
     cdef Route cached(self, const uint8_t *key, size_t size)
     cdef int check(self, const uint8_t *key, size_t size, list copies) except -1
     cdef int keep_outcome(self, dict outcomes, bytes passed, Route outcome) except -1

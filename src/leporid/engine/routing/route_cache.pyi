@@ -31,6 +31,9 @@ class RouteCache:
     cacheable: bool
     """False: the resolver is called for every message, with its properties."""
 
+    keyless: bool
+    """Whether all keys have one route, which is kept once."""
+
     make_delays: Callable[[], object] | None
     """Sets `delays` when the first message is delayed; None: messages cannot be delayed here."""
 

@@ -21,6 +21,7 @@ from leporid.engine.routing.route cimport Route, all_queues, make_route
 from leporid.engine.selectors.filter_counters cimport FilterCounters
 from leporid.engine.wire.hashing cimport hash_hidden, keep_secret
 from leporid.engine.wire.record cimport Message, exchange_name, key_in, properties_bytes
+from leporid.engine.wire.text cimport ascii_length
 
 from leporid.amqp.errors import PreconditionFailed
 
@@ -200,6 +201,9 @@ cdef class RouteCache:
         """
         cdef Route route
         cdef Resolution resolution
+        if self.keyless:
+            self.check_text(key, size)
+            size = 0
         if self.cacheable:
             route = self.cached(key, size)
             if route is not None:
@@ -211,6 +215,12 @@ cdef class RouteCache:
         if route is None:
             self.unfinished = resolution
         return route
+
+    cdef int check_text(self, const uint8_t *key, size_t size) except -1:
+        """Refuse a key that is no text, as looking for its route would."""
+        if ascii_length(key, size) < size:
+            text_of(key[:size])
+        return 0
 
     cdef Resolution take_unfinished(self):
         """The search for the route of the last message, which was left unfinished."""
@@ -428,11 +438,15 @@ cdef class Resolution:
     cdef Route of_message(self, const Message *message):
         """Have the control plane resolve this one message."""
         cdef Route route
-        if self.steps is None and self.routed is not None:
-            self.steps = self.routed(
-                exchange_name(message), [text_of(self.key)], properties_bytes(message))
-        elif self.steps is None:
-            self.steps = self.routes.resolver(text_of(self.key), properties_bytes(message))
+        cdef const uint8_t *key
+        if self.steps is None:
+            # Not the key of the route, which that of a keyless cache has not.
+            key = key_in(message)
+            own = text_of(key[1:1 + key[0]])
+            if self.routed is not None:
+                self.steps = self.routed(exchange_name(message), [own], properties_bytes(message))
+            else:
+                self.steps = self.routes.resolver(own, properties_bytes(message))
         found = self.resolved()
         if found is None:
             return None

@@ -53,6 +53,7 @@ cdef struct Analysis:
 
 cdef int analyse(Analysis *analysis, InvertedIndex index) noexcept
 cdef RequiredValues nothing_required() noexcept nogil
+cdef RequiredValues either_required(RequiredValues a, RequiredValues b) noexcept nogil
 cdef RequiredValues cheaper(RequiredValues a, RequiredValues b) noexcept nogil
 cdef RequiredValues one_of_values(InvertedIndex index, RequiredValue *room, uint32_t place,
                                   const Constant *constants, uint32_t count) noexcept

@@ -19,11 +19,13 @@ cdef extern from "selector.h" nogil:
 
     void set_nothing(Operand *v)
     void set_integer(Operand *v, int64_t integer)
+    void set_number(Operand *v, double number)
     void set_text(Operand *v, const uint8_t *text, uint32_t length)
     void set_field(Operand *v, uint8_t type, const uint8_t *content, uint32_t size)
     bint is_numeric(const Operand *v)
     bint same_text(const Operand *v, const uint8_t *text, uint32_t length)
     int order_integers(int64_t a, int64_t b)
+    int order_numerics(const Operand *a, const Operand *b)
 
     enum:
         IS_FALSE

@@ -5,6 +5,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from leporid.engine.bounds.clock cimport Clock
 from leporid.engine.selectors.conjuncts cimport QuickReject, RequiredValues
 from leporid.engine.selectors.filter cimport Filter
+from leporid.engine.selectors.header_match cimport HeaderMatch
 from leporid.engine.selectors.interned_names cimport InternedNames
 from leporid.engine.selectors.inverted_index cimport InvertedIndex, PostingList
 from leporid.engine.selectors.machine cimport AT_HEADERS, Operand, Program, Seen
@@ -72,6 +73,7 @@ cdef class SelectorSet:
     cdef int add_parts(self, Member *member, Filter filter) except -1
     cdef bint can_share(self, const Program *program) noexcept
     cdef int add_tags(self, Member *member, Tags filter) except -1
+    cdef int add_header_match(self, Member *member, HeaderMatch filter) except -1
     cdef int add_selector(self, Member *member, Selector filter) except -1
     cdef int make_room(self) except -1
     cdef int make_places(self) except -1

@@ -34,10 +34,11 @@ from leporid.engine.log.window cimport Window
 from leporid.engine.selectors.conjunction cimport Conjunction
 from leporid.engine.selectors.conjuncts cimport (
     Analysis, Conjunct, ONE_OF, OPAQUE, PLACE_MASK, QuickReject, RequiredValue, RequiredValues,
-    analyse, cheaper, conjuncts_hold, is_rejected, nothing_required, one_of_values, prefix_length,
-    quick_reject_of, required_value, with_prefix,
+    analyse, cheaper, conjuncts_hold, either_required, is_rejected, nothing_required,
+    one_of_values, prefix_length, quick_reject_of, required_value, with_prefix,
 )
 from leporid.engine.selectors.filter cimport Filter, short
+from leporid.engine.selectors.header_match cimport HeaderMatch, HeaderTerm, IS_VALUE
 from leporid.engine.selectors.interned_names cimport NAMES_MAX, NO_NAME, InternedNames
 from leporid.engine.selectors.inverted_index cimport NOBODY, InvertedIndex, PostingList
 from leporid.engine.selectors.machine cimport (
@@ -76,6 +77,8 @@ cdef enum:
     PART_STEPS = 16
     FILTER_STEPS = 1024
     STEPS_A_UNIT = 1024         # of the clock
+    # Headers of one binding that it can be found by.
+    TERMS_MAX = 16
 
 keep_secret()
 
@@ -245,6 +248,8 @@ cdef class SelectorSet:
             self.add_tags(member, <Tags> filter)
         elif type(filter) is Selector and self.can_share((<Selector> filter).program):
             self.add_selector(member, <Selector> filter)
+        elif type(filter) is HeaderMatch:
+            self.add_header_match(member, <HeaderMatch> filter)
         elif type(filter) is not Filter:  # which lets everything pass
             add_part(member, PART_FILTER).filter = <void *> filter
         return 0
@@ -279,6 +284,45 @@ cdef class SelectorSet:
         part.required = one_of_values(self.index, part.room, AT_TAG, part.tags, count)
         if is_long(part):
             part.kind = PART_LONG
+        self.note_use(part, 1)
+        return 0
+
+    cdef int add_header_match(self, Member *member, HeaderMatch filter) except -1:
+        """It is found by the rarest of the values that must all be there, or by any of them."""
+        cdef Part *part = add_part(member, PART_FILTER)
+        cdef RequiredValues one
+        cdef const HeaderTerm *term
+        cdef uint32_t at, name, indexed = 0
+        part.filter = <void *> filter
+        for at in range(filter.count):
+            if filter.terms[at].kind == IS_VALUE:
+                indexed += 1
+        if filter.any and (indexed < filter.count or indexed > TERMS_MAX):
+            return 0
+        part.names = <uint16_t *> zeroed(TERMS_MAX, sizeof(uint16_t))
+        part.tags = <Constant *> zeroed(TERMS_MAX, sizeof(Constant))
+        part.room = <RequiredValue *> zeroed(TERMS_MAX, sizeof(RequiredValue))
+        for at in range(filter.count):
+            term = &filter.terms[at]
+            if term.kind != IS_VALUE or part.names_count == TERMS_MAX:
+                continue
+            name = self.names.intern(term.name, term.length)
+            if name == NO_NAME:
+                if filter.any:
+                    part.required = nothing_required()
+                break
+            part.names[part.names_count] = <uint16_t> name
+            part.tags[part.names_count].value = term.value
+            one = one_of_values(self.index, &part.room[part.names_count], AT_HEADERS + name,
+                                &part.tags[part.names_count], 1)
+            if not filter.any or not part.names_count:
+                part.required = cheaper(part.required, one)
+            else:
+                part.required = either_required(part.required, one)
+            part.names_count += 1
+            self.header_users += 1
+        self.make_places()
+        self.header_users -= part.names_count  # `note_use` adds them
         self.note_use(part, 1)
         return 0
 
@@ -667,7 +711,7 @@ cdef int ask_part(SelectorSet s, const Part *part, const Asked *asked) noexcept:
     if part.kind == PART_LONG:
         s.seen.work += PART_STEPS * part.count
         return conjuncts_hold(&part.code, part.conjuncts, part.count, s.values)
-    s.seen.work += FILTER_STEPS
+    s.seen.work += FILTER_STEPS + 2 * asked.properties_len     # it walks over the headers
     return (<Filter> part.filter).matches(asked.names, asked.names_len, asked.properties,
                                           asked.properties_len)
 

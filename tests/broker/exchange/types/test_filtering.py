@@ -23,7 +23,7 @@ def made_of(*bindings: Binding) -> BindingFilters:
     for one in bindings:
         wanted = filter_of(one.arguments)
         if wanted is not None:
-            filters.add(one, wanted)
+            filters.add(one, wanted.engine)
     return filters
 
 

@@ -2,12 +2,29 @@ from collections.abc import Hashable, Mapping
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.broker.exchange.types.bindings import binding, queues
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.amqp.tables import Int32, LongString, Value
-from leporid.broker.exchange.types import headers
+from leporid.amqp.properties import Properties, encode_properties
+from leporid.amqp.tables import (
+    ByteArray,
+    Float32,
+    Int8,
+    Int16,
+    Int32,
+    Int64L,
+    LongString,
+    Timestamp,
+    UInt8,
+    UInt16,
+    UInt32,
+    Value,
+)
+from leporid.broker.exchange.types import Binding, RoutedMessage, headers
 from leporid.broker.exchange.types.headers import HeadersRouter
+from leporid.engine.selectors.selector_set import SelectorSet
 
 MESSAGES: dict[str, dict[str, Value]] = {
     "nothing": {},
@@ -164,3 +181,46 @@ def test_a_message_costs_only_the_bindings_that_its_headers_concern(
     monkeypatch.setattr(headers._Rule, "holds", counted)
     assert queues(router, "", {"a": 77, "b": 1, "c": 2}) == ["q77"]
     assert len(looked_at) == 1
+
+
+# ------------------------------------------------------------------ the engine's half
+
+# Many that RabbitMQ finds equal, whatever their types, and others that look alike.
+VALUES: list[Value] = [
+    None, True, False, "true", "undefined", "", "5", LongString(b"5"), ByteArray(b"5"), b"\xff",
+    LongString(b"\xff"), 0, 5, -5, Int8(5), UInt8(5), Int16(5), UInt16(5), Int32(5), UInt32(5),
+    Int64L(5), Timestamp(5), 5.0, 5.5, Float32(5.0), Float32(0.1), 0.1, -0.0, 0.0, 2**53 + 1,
+    2.0**53, 2**63 - 1, 2.0**63, Timestamp(2**63), Timestamp(2**63 + 1), Timestamp(2**64 - 1),
+    Decimal(5), Decimal("0.5"), Decimal("5.0"), [], [5], [Int8(5)], ["5", [True]], {}, {"k": 5},
+    {"k": Int8(5)}, {"k": 5, "l": None}, {"l": None, "k": 5}, [Decimal(5)],
+]  # fmt: skip
+tables = st.dictionaries(
+    st.sampled_from(["a", "b", "x-c", "long name", "ü"]), st.sampled_from(VALUES), max_size=4
+)
+
+
+def encoded(table: Mapping[str, Value]) -> bytes:
+    return encode_properties(Properties(headers=dict(table)))
+
+
+@given(st.lists(st.tuples(tables, st.sampled_from(MODES)), max_size=6), tables)
+def test_the_engine_says_of_published_messages_what_python_says_of_others(
+    bound: list[tuple[dict[str, Value], str]], sent: dict[str, Value]
+):
+    router, members = HeadersRouter(), SelectorSet()
+    asked: dict[int, Binding] = {}
+    for number, (arguments, mode) in enumerate(bound):
+        one = binding("", arguments | {"x-match": mode}, f"q{number}")
+        router.add(one)
+        condition = router.condition(one)
+        if condition is None:
+            assert one in router.match(RoutedMessage([""], encoded(sent)))
+            continue
+        asked[members.add(condition)] = one
+        met = one in router.match(RoutedMessage([""], encoded(sent)))
+        assert condition.outcome("x", "", encoded(sent)) == met
+    met_together = {asked[number] for number in members.matching("x", "", encoded(sent))}
+    assert met_together == {
+        each for each in router.match(RoutedMessage([""], encoded(sent))) if each in asked.values()
+    }
+    assert {*asked.values()} <= {*router.match(RoutedMessage([""], None))}

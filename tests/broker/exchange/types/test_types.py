@@ -8,7 +8,6 @@ from leporid.broker.exchange.types import EXCHANGE_TYPES, make_router
 # What a type cannot do without.
 NEEDED: dict[str, dict[str, Value]] = {"x-message-deduplication": {"x-cache-size": 1}}
 PER_MESSAGE = (
-    "headers",
     "x-local-random",
     "x-message-deduplication",
     "x-random",

@@ -20,6 +20,7 @@ from leporid.broker.exchange.types.strict_keys import check_pattern, check_plain
 from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS
 from leporid.broker.registry import StepsTo
 from leporid.engine.bounds.sharded_dict import ShardedDict
+from leporid.engine.selectors.filter import Filter
 
 DestinationKind = Literal["queue", "exchange"]
 
@@ -113,6 +114,7 @@ class Router(ABC):
         per_message: Whether more than the routing keys matters: the message's properties, or
             chance. Then no route may be cached.
         takes_patterns: Whether binding keys are patterns and not plain keys.
+        ignores_keys: Whether routing keys matter to nobody, unless with `strict_keys`.
         keys_a_step: How many routing keys of a message are gone through in one step. 0: a message
             may meet something else than messages with one of its keys each.
         strict_keys: Whether the exchange was declared with `x-strict-keys`.
@@ -124,6 +126,7 @@ class Router(ABC):
     history_length: int = 0
     cache_size: int = 0
     takes_patterns: ClassVar[bool] = False
+    ignores_keys: ClassVar[bool] = False
     keys_a_step: ClassVar[int] = 0
 
     def __init__(self, *, strict_keys: bool = False) -> None:
@@ -199,6 +202,13 @@ class Router(ABC):
     def keeps(self, message: RoutedMessage) -> bool:
         """Whether the exchange keeps or remembers a message; only asked if it does with some."""
         return True
+
+    def condition(self, binding: Binding) -> Filter | None:
+        """Returns what this type asks of messages that meet a binding, beside their keys.
+
+        None: nothing. `match` returns the binding for messages whose properties are not known.
+        """
+        return None
 
     def only_key(self, key: str) -> str | None:
         """Returns the one routing key that a binding with `key` can matter to; None if several."""

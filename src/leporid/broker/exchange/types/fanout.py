@@ -12,6 +12,8 @@ from leporid.broker.exchange.types.message import RoutedMessage
 class FanoutRouter(Router):
     """All bindings, in the order they were made."""
 
+    ignores_keys = True
+
     def __init__(self, *, strict_keys: bool = False) -> None:
         super().__init__(strict_keys=strict_keys)
         self._bindings = DistinctDestinations()

@@ -11,10 +11,10 @@ from typing import Final
 
 from leporid.broker.exchange.types.base import Binding
 from leporid.broker.exchange.types.message import RoutedMessage
-from leporid.broker.filter.filter_arguments import MessageFilter
 from leporid.broker.registry import StepsTo
 from leporid.engine.bounds.clock import Clock
 from leporid.engine.bounds.sharded_dict import ShardedDict
+from leporid.engine.selectors.filter import Filter
 from leporid.engine.selectors.selector_set import SelectorSet
 
 ONE_BY_ONE: Final = 16
@@ -33,23 +33,25 @@ class BindingFilters:
 
     Attributes:
         ways: how many of the bindings lead to exchanges.
+        asked_for: how many have a filter that their arguments ask for, and not their exchange only.
     """
 
     def __init__(self) -> None:
-        self.ways = 0
-        self._filters: ShardedDict[Binding, tuple[MessageFilter, int]] = ShardedDict()
+        self.ways = self.asked_for = 0
+        self._filters: ShardedDict[Binding, tuple[Filter, int]] = ShardedDict()
         self._members = SelectorSet()
         self._bound: ShardedDict[int, Binding] = ShardedDict()
 
     def __len__(self) -> int:
         return len(self._filters)
 
-    def add(self, binding: Binding, wanted: MessageFilter) -> None:
+    def add(self, binding: Binding, wanted: Filter) -> None:
         """Adds the filter of a binding that has none here."""
-        number = self._members.add(wanted.engine)
+        number = self._members.add(wanted)
         self._filters[binding] = wanted, number
         self._bound[number] = binding
         self.ways += binding.destination_kind == "exchange"
+        self.asked_for += binding.filtered
 
     def remove(self, binding: Binding) -> None:
         """Removes the filter of a binding, if there is one."""
@@ -58,19 +60,20 @@ class BindingFilters:
             self._members.remove(found[1])
             del self._bound[found[1]]
             self.ways -= binding.destination_kind == "exchange"
+            self.asked_for -= binding.filtered
 
-    def of(self, binding: Binding) -> MessageFilter | None:
+    def of(self, binding: Binding) -> Filter | None:
         """Returns the filter of a binding, if there is one."""
         found = self._filters.get(binding)
         return None if found is None else found[0]
 
     def split(
         self, bindings: Iterable[Binding]
-    ) -> tuple[list[Binding], list[tuple[Binding, MessageFilter]]]:
+    ) -> tuple[list[Binding], list[tuple[Binding, Filter]]]:
         """Returns the bindings without a filter, and the others with theirs."""
         without, some = [], []
         for binding in bindings:
-            found = self._filters.get(binding) if binding.filtered else None
+            found = self._filters.get(binding)
             if found is None:
                 without.append(binding)
             else:
@@ -79,7 +82,7 @@ class BindingFilters:
 
     def splitting(
         self, bindings: Iterable[Binding], bound: Container[Binding]
-    ) -> StepsTo[tuple[list[Binding], list[tuple[Binding, MessageFilter]]]]:
+    ) -> StepsTo[tuple[list[Binding], list[tuple[Binding, Filter]]]]:
         """The same in steps, but for bindings that are not `bound` any more when it is their turn.
 
         They have no filter then, and may be bound again afterwards.
@@ -109,7 +112,7 @@ class BindingFilters:
         cut = len(bindings) > SPLIT_AT_ONCE
         met, some = yield from self.splitting(bindings, bound)
         if len(some) <= ASKED_AT_ONCE and len(some) * ONE_BY_ONE < len(self._filters):
-            return met + [binding for binding, wanted in some if message.passes(wanted.engine)]
+            return met + [binding for binding, wanted in some if message.passes(wanted)]
         asked = None
         if len(some) * ONE_BY_ONE < len(self._filters):
             asked = [self._filters[each][1] for each, _ in some if each in self._filters]

@@ -90,6 +90,23 @@ def test_a_queue(api: httpx.Client, name: Callable[..., str]):
     assert (gone.status_code, gone.json()) == (404, NOT_FOUND)
 
 
+def test_where_a_quorum_queue_is(api: httpx.Client, name: Callable[..., str]):
+    queue = name()
+    url, node = f"/queues/%2F/{queue}", api.get("/overview").json()["node"]
+    arguments = {"x-queue-type": "quorum", "x-single-active-consumer": True}
+    assert api.put(url, json={"durable": True, "arguments": arguments}).status_code == 201
+    copies = {"leader": node, "members": [node], "online": [node]}
+    expected = {"name": queue, "type": "quorum", **copies}
+    columns = "columns=name,type,leader,members,online"
+    assert api.get(f"{url}?{columns}").json() == expected
+    page = f"/queues?{columns}&page=1&name={queue}&sort=leader"
+    for query in (page, f"{page}&disable_stats=true"):
+        assert api.get(query).json()["items"] == [expected]
+    found = until(lambda: api.get(url).json(), lambda found: "consumers" in found)
+    assert found["single_active_consumer_ctag"] is None
+    assert api.delete(url).status_code == 204
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -56,7 +56,7 @@ MISSING: Final = {
         "active_consumers", "consumer_utilisation", "head_message_timestamp", "idle_since",
         "memory", "message_bytes", "message_bytes_unacknowledged", "message_bytes_ram",
         "message_bytes_persistent", "messages_ram", "messages_persistent", "disk_reads",
-        "disk_writes", "reductions", "garbage_collection.minor_gcs", "members", "online",
+        "disk_writes", "reductions", "garbage_collection.minor_gcs", "leader", "members", "online",
         *counted("confirm"),
     ],
     "exchanges": counted("ack", "confirm", "deliver_get", "publish", "return_unroutable"),

@@ -167,6 +167,43 @@ async def test_lists(world: World, client: httpx.AsyncClient):
     assert (first["messages"], "message_stats" in first) == (1, False)
 
 
+async def test_where_a_queue_is_that_could_have_copies(world: World, client: httpx.AsyncClient):
+    queue_of(world, "quorum", {"x-queue-type": "quorum"})
+    world.stream("stream")
+    queue_of(world, "classic")
+    (node,) = [each["name"] for each in (await asked(client, "GET", "/api/nodes"))[1]]
+    copies = {"leader": node, "members": [node], "online": [node]}
+    for query in ("", "&disable_stats=true", "&msg_rates_age=60&msg_rates_incr=5"):
+        _, every = await asked(client, "GET", f"{URL}?sort=name{query}")
+        shown = {each["name"]: {key: each.get(key) for key in copies} for each in every}
+        assert shown == {"classic": dict.fromkeys(copies), "quorum": copies, "stream": copies}, (
+            query
+        )
+    for name in ("quorum", "stream"):
+        _, found = await asked(client, "GET", f"{URL}/{name}")
+        assert {key: found[key] for key in copies} == copies
+    _, found = await asked(client, "GET", f"{URL}/classic")
+    assert not copies.keys() & found.keys()
+
+
+async def test_lists_of_queues_that_could_have_copies(world: World, client: httpx.AsyncClient):
+    queue_of(world, "quorum", {"x-queue-type": "quorum"})
+    queue_of(world, "classic")
+    (node,) = [each["name"] for each in (await asked(client, "GET", "/api/nodes"))[1]]
+    quorum = {"name": "quorum", "leader": node, "members": [node], "online": [node]}
+    asked_for = "columns=name,leader,members,online"
+    for order in ("leader", "members", "online"):
+        _, found = await asked(client, "GET", f"{URL}?{asked_for}&sort={order}")
+        assert found == [{"name": "classic"}, quorum]
+        _, found = await asked(client, "GET", f"{URL}?{asked_for}&sort={order}&sort_reverse=true")
+        assert found == [quorum, {"name": "classic"}]
+    for condition in (f"leader={node}", f'members=["{node}"]', "online!="):
+        _, page = await asked(client, "GET", f"{URL}?{asked_for}&page=1&where={condition}")
+        assert page["items"] == [quorum]
+    _, found = await asked(client, "GET", f"{URL}/quorum?columns=members")
+    assert found == {"members": [node]}
+
+
 async def test_what_a_policy_says(world: World, client: httpx.AsyncClient):
     queue_of(world, "q")
     world.vhost.set_policy(make_policy("p", "^q", {"max-length": 5}))
@@ -202,6 +239,22 @@ async def test_the_single_active_consumer(world: World, client: httpx.AsyncClien
     _, found = await asked(client, "GET", f"{URL}/q")
     assert found["single_active_consumer_tag"] == "first"
     assert [each["active"] for each in found["consumer_details"]] == [True, False]
+
+
+async def test_the_single_active_consumer_of_a_quorum_queue(
+    world: World, client: httpx.AsyncClient
+):
+    arguments = {"x-queue-type": "quorum", "x-single-active-consumer": True}
+    queue_of(world, "q", arguments)
+    _, found = await asked(client, "GET", f"{URL}/q")
+    assert found["single_active_consumer_ctag"] is None
+    for tag in ("first", "second"):
+        consuming(world, 7, "other").say(BasicConsume(queue="q", consumer_tag=tag))
+    _, found = await asked(client, "GET", f"{URL}/q")
+    assert found["single_active_consumer_ctag"] == found["single_active_consumer_tag"] == "first"
+    queue_of(world, "classic")
+    _, found = await asked(client, "GET", f"{URL}/classic")
+    assert "single_active_consumer_ctag" not in found
 
 
 async def test_rates_of_a_queue(world: World, client: httpx.AsyncClient):

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from leporid.amqp.methods import QueueDeclare, QueueDelete, QueuePurge
 from leporid.broker.names import REPLY_PREFIX
+from leporid.broker.queue.queue_types import CLASSIC, QUORUM
 from leporid.management import amqp_json
 from leporid.management.acting import Acting, creator
 from leporid.management.authorization import not_found, vhosts_listed, visitor
@@ -51,6 +52,9 @@ DEFINED: Final = (
     "exclusive",
     "owner_pid_details",
     "arguments",
+    "leader",
+    "members",
+    "online",
 )
 COUNTED: Final = ("messages", "messages_ready", "messages_unacknowledged")
 """What it has beside that with enable_queue_totals=true."""
@@ -71,9 +75,11 @@ class QueueRoutes:
             return lambda queue: sampled(around, queue).get(name, ABSENT)
 
         def whole(queue: QueueState) -> dict[str, Any]:
-            shown = {name: field(queue) for name, field in fields.items()}
-            if shown["owner_pid_details"] is ABSENT:
-                del shown["owner_pid_details"]
+            shown = {
+                name: value
+                for name, field in fields.items()
+                if (value := field(queue)) is not ABSENT
+            }
             return shown | sampled(around, queue)
 
         every = fields | {name: rated(name) for name in RATED}
@@ -172,6 +178,10 @@ class QueueRoutes:
     def _fields(self) -> dict[str, Any]:
         """Return what is said of a queue without samples."""
         around = self._around
+
+        def nodes(queue: QueueState) -> Any:
+            return ABSENT if queue.type is CLASSIC else [around.node_name]
+
         return {
             "name": lambda queue: queue.name,
             "vhost": lambda queue: queue.vhost,
@@ -183,12 +193,19 @@ class QueueRoutes:
             "exclusive": lambda queue: queue.owner is not None,
             "owner_pid_details": _owner,
             "arguments": lambda queue: amqp_json.shown(queue.arguments),
+            "leader": lambda queue: ABSENT if queue.type is CLASSIC else around.node_name,
+            "members": nodes,
+            "online": nodes,
             "policy": lambda queue: _name(queue.governed.policy),
             "operator_policy": lambda queue: _name(queue.governed.operator_policy),
             "effective_policy_definition": lambda queue: amqp_json.shown(queue.governed.definition),
             "consumers": lambda queue: len(queue.subscriptions),
             "exclusive_consumer_tag": _exclusive_tag,
             "single_active_consumer_tag": _active_tag,
+            # What RabbitMQ 3.10 calls it in quorum queues.
+            "single_active_consumer_ctag": lambda queue: (
+                _active_tag(queue) if queue.type is QUORUM else ABSENT
+            ),
             "messages": lambda queue: ready_of(queue) + queue.engine.unacked_count,
             "messages_ready": ready_of,
             "messages_unacknowledged": lambda queue: queue.engine.unacked_count,

@@ -222,6 +222,23 @@ def test_a_message(api: httpx.Client, name: Callable[..., str]):
     assert api.post(get, json=asked).json() == []
 
 
+def test_the_default_exchange_by_its_empty_name(api: httpx.Client, name: Callable[..., str]):
+    queue = name()
+    api.put(f"/queues/%2F/{queue}", json={})
+    message = {"properties": {}, "routing_key": queue, "payload": "x", "payload_encoding": "string"}
+    assert api.post("/exchanges/%2F//publish", json=message).json() == {"routed": True}
+    found = api.get("/exchanges/%2F//").json()
+    assert (found["name"], found["type"]) == ("", "direct")
+    assert queue in [
+        each["destination"] for each in api.get("/exchanges/%2F//bindings/source").json()
+    ]
+    (binding,) = api.get(f"/bindings/%2F/e//q/{queue}").json()
+    assert (binding["source"], binding["routing_key"]) == ("", queue)
+    refused = api.delete("/exchanges/%2F//")
+    assert (refused.status_code, refused.json()["error"]) == (401, "not_authorised")
+    api.delete(f"/queues/%2F/{queue}")
+
+
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [

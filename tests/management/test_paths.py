@@ -86,6 +86,15 @@ def test_a_name_has_no_slash_and_is_not_empty():
         assert route.matches({"type": "http", "method": "GET", "path": path})[0] is wanted
 
 
+def test_the_default_exchange_may_be_named_by_nothing():
+    route = ProbeRoute("/x/{vhost}/{exchange}/y", echo)
+    for path, wanted in (("/x/a//y", Match.FULL), ("/x//b/y", Match.NONE), ("/x/a/y", Match.NONE)):
+        found, scope = route.matches({"type": "http", "method": "GET", "path": path})
+        assert found is wanted
+        if found is Match.FULL:
+            assert scope["path_params"] == {"vhost": "a", "exchange": ""}
+
+
 def of_token(seconds: float) -> User:
     expires_ms = int((time.time() + seconds) * 1000)
     return User("jo", NoPassword(), backend="oauth2", expires_ms=expires_ms)

@@ -34,6 +34,9 @@ DRY_RUN: Final = "dry_run"
 REST: Final = ":path"
 """Behind the name of a parameter that stands for all that follows."""
 
+EXCHANGES: Final = frozenset({"exchange", "source"})
+"""Parameters that may be empty, as the name of the default exchange is."""
+
 VISIT: Final = "leporid.visit"
 """Where a request's scope has its `Visit`; who has none has not been admitted."""
 
@@ -135,7 +138,7 @@ class CostedRoute(BaseRoute):
             if not name:
                 if text != literal:
                     return None
-            elif text or self._has_rest:
+            elif text or self._has_rest or name in EXCHANGES:
                 found[name] = text
             else:
                 return None

@@ -60,5 +60,9 @@ def test_what_goes_nowhere_is_told(leporid, name):
 def test_wrong_use(leporid, tmp_path):
     leporid("publish", "", "q", "-m", "x", "-f", "y", code=2)
     leporid("publish", "", "q", "-m", "x", "--property", "priority=high", code=2)
+    leporid("publish", "", "q", "-m", "x", "--property", "mesage_id=1", code=2)
+    assert "there is no property 'mesage_id'; did you mean 'message_id'?" in leporid.error
+    leporid("publish", "", "q", "-m", "x", "--property", "headers=1", code=2)
+    assert "there is no property 'headers'; headers are given by --header" in leporid.error
     leporid("publish", "", "q", "-f", str(tmp_path / "none"), code=1)
     assert "cannot be read" in leporid.error

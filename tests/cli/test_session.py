@@ -2,7 +2,9 @@
 
 import argparse
 import io
+import socket
 import sys
+import threading
 
 import pytest
 
@@ -126,6 +128,23 @@ def test_whoever_reads_may_have_seen_enough(leporid, shared_broker):
 def test_the_wrong_port_is_told(leporid, shared_broker):
     leporid("queues", "list", "--url", f"http://127.0.0.1:{shared_broker.amqp_port}", code=1)
     assert "that is a port of AMQP; the management API is at another" in leporid.error
+
+
+def test_a_port_that_closes_without_an_answer_may_want_tls(leporid):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def close() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+
+        closing = threading.Thread(target=close)
+        closing.start()
+        leporid("queues", "list", "--url", f"http://127.0.0.1:{server.getsockname()[1]}", code=1)
+        closing.join()
+    assert "closed without an answer; if it speaks TLS, its address begins with https://" in (
+        leporid.error
+    )
 
 
 def test_arguments():

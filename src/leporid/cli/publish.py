@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import argparse
 import base64
+import difflib
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from leporid.amqp.properties import Properties
 from leporid.cli.command import Kind, Single, Verb, argument
 from leporid.cli.outcomes import FAILED, Failure, WrongUse
 from leporid.cli.session import Session, arguments_of
@@ -22,6 +25,7 @@ MESSAGE_BYTES_MAX: Final = 128 * 2**20
 """The broker's own default limit of a body."""
 DEFAULT_NAME: Final = "amq.default"
 WHOLE_NUMBERS: Final = ("delivery_mode", "priority", "timestamp")
+PROPERTIES: Final = tuple(each.name for each in fields(Properties) if each.name != "headers")
 
 
 def messages_of(source: BinaryIO, *, whole: bool) -> Iterator[bytes]:
@@ -46,6 +50,12 @@ def properties_of(options: argparse.Namespace) -> dict[str, Any]:
     """Return the properties that options give; raises WrongUse."""
     found = arguments_of(options.property)
     for name in found:
+        if name not in PROPERTIES:
+            # Over HTTP it would be left out without a word.
+            near = difflib.get_close_matches(name, PROPERTIES, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(PROPERTIES)}"
+            meant = "headers are given by --header" if name == "headers" else meant
+            raise WrongUse(f"there is no property {name!r}; {meant}")
         if name in WHOLE_NUMBERS and not isinstance(found[name], int):
             raise WrongUse(f"{name} is a whole number, not {found[name]!r}")
         if name not in WHOLE_NUMBERS:

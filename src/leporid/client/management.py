@@ -287,5 +287,7 @@ def _why(error: Exception) -> str:
         return "Connection refused; --url or a context says which broker is meant"
     if isinstance(error, http.client.BadStatusLine) and "AMQP" in str(error):
         return "that is a port of AMQP; the management API is at another, as a rule 15672"
+    if isinstance(error, http.client.RemoteDisconnected):
+        return "it closed without an answer; if it speaks TLS, its address begins with https://"
     text = getattr(error, "strerror", None) or str(error)
     return text or type(error).__name__

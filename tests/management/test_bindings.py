@@ -159,8 +159,16 @@ async def test_lists(world: World, client: httpx.AsyncClient):
     assert {"destination": "elsewhere", "vhost": "other"} in every["items"]
     _, paged = await asked(client, "GET", "/api/bindings/%2F?page=2&page_size=2")
     assert paged["items"] == [to_e]
-    for path in ("queues/%2F/none/bindings", "exchanges/%2F/none/bindings/source"):
-        assert await asked(client, "GET", f"/api/{path}") == NOT_FOUND
+    for path in (
+        "queues/%2F/none/bindings",
+        "exchanges/%2F/none/bindings/source",
+        "exchanges/%2F/none/bindings/destination",
+    ):
+        assert await asked(client, "GET", f"/api/{path}") == (200, [])
+        elsewhere = path.replace("%2F", "nowhere")
+        assert await asked(client, "GET", f"/api/{elsewhere}") == NOT_FOUND
+    _, page = await asked(client, "GET", "/api/queues/%2F/none/bindings?page=1")
+    assert (page["items"], page["total_count"]) == ([], 0)
 
 
 @pytest.mark.parametrize(

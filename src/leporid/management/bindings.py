@@ -64,11 +64,14 @@ class BindingRoutes:
         return await self._list(request, user, found, sum(map(_count, vhosts)))
 
     async def of_queue(self, request: Request) -> Response:
-        """GET /api/queues/{vhost}/{queue}/bindings."""
+        """GET /api/queues/{vhost}/{queue}/bindings: none of a queue that is not there.
+
+        Tools ask whether there is something to delete, and RabbitMQ answers a list.
+        """
         user, vhost = await visitor(self._around, request)
         queue = vhost.find_queue(name_of(request, "queue"))
         if queue is None:
-            raise not_found()
+            return await self._list(request, user, (), 0)
         bound = vhost.bindings_to(queue)
         found = chain((default_binding(queue.name),), bound)
         return await self._list(request, user, _in(vhost, found), 1 + len(bound))
@@ -76,6 +79,8 @@ class BindingRoutes:
     async def from_exchange(self, request: Request) -> Response:
         """GET /api/exchanges/{vhost}/{exchange}/bindings/source."""
         user, vhost, exchange = await self._exchange(request)
+        if exchange is None:
+            return await self._outgoing.answer(request, user, (), 0)
         if exchange.name == DEFAULT_EXCHANGE:
             default = default_bindings(vhost)
             return await self._outgoing.answer(request, user, default, vhost.queue_count)
@@ -85,15 +90,14 @@ class BindingRoutes:
     async def to_exchange(self, request: Request) -> Response:
         """GET /api/exchanges/{vhost}/{exchange}/bindings/destination."""
         user, vhost, exchange = await self._exchange(request)
+        if exchange is None:
+            return await self._list(request, user, (), 0)
         found = exchange.incoming
         return await self._list(request, user, _in(vhost, found), len(found))
 
-    async def _exchange(self, request: Request) -> tuple[User, VirtualHost, ExchangeState]:
+    async def _exchange(self, request: Request) -> tuple[User, VirtualHost, ExchangeState | None]:
         user, vhost = await visitor(self._around, request)
-        exchange = vhost.find_exchange(exchange_name(request, "exchange"))
-        if exchange is None:
-            raise not_found()
-        return user, vhost, exchange
+        return user, vhost, vhost.find_exchange(exchange_name(request, "exchange"))
 
     async def between(self, request: Request) -> Response:
         """GET /api/bindings/{vhost}/e/{source}/{kind}/{destination}."""

@@ -6,10 +6,12 @@ LEPORID_TEST_API_URL.
 
 from __future__ import annotations
 
+import json
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
@@ -220,6 +222,18 @@ def test_a_message(api: httpx.Client, name: Callable[..., str]):
         (each["redelivered"], each["payload"]) for each in api.post(get, json=asked).json()
     ] == [(True, "/+8="), (True, "hel")]
     assert api.post(get, json=asked).json() == []
+
+
+def test_who_knows_the_realm_logs_in(api_url: str):
+    # Perl's LWP and Python's urllib send a password for the realm that it is meant for alone.
+    place = urlsplit(api_url).netloc
+    passwords = urllib.request.HTTPPasswordMgr()
+    passwords.add_password("RabbitMQ Management", place, "guest", "guest")
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPBasicAuthHandler(passwords)
+    )
+    with opener.open(f"{api_url}/whoami", timeout=SECONDS) as answer:
+        assert json.load(answer)["name"] == "guest"
 
 
 def test_the_default_exchange_by_its_empty_name(api: httpx.Client, name: Callable[..., str]):

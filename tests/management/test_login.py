@@ -42,7 +42,7 @@ async def test_strangers_are_asked_to_log_in(client: httpx.AsyncClient, header: 
     headers = {} if header is None else {"authorization": header}
     answer = await client.get(API, headers=headers, auth=NOBODY)
     assert (answer.status_code, answer.json()["error"]) == (401, "not_authorized")
-    assert answer.headers["www-authenticate"].startswith('Basic realm="Leporid"')
+    assert answer.headers["www-authenticate"].startswith('Basic realm="RabbitMQ Management"')
 
 
 async def test_a_token_that_is_refused_is_told_so(client: httpx.AsyncClient):

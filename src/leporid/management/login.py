@@ -28,7 +28,8 @@ from leporid.management.refusals import Refusal, busy, token_refused
 if TYPE_CHECKING:
     from leporid.broker.broker import Broker
 
-CHALLENGE: Final = {"www-authenticate": 'Basic realm="Leporid", charset="UTF-8"'}
+# RabbitMQ's realm: programs send a password to the realm that they were told of alone.
+CHALLENGE: Final = {"www-authenticate": 'Basic realm="RabbitMQ Management", charset="UTF-8"'}
 
 # RabbitMQ's words, for programs that look at them.
 FAILED: Final = "Login failed"

@@ -1,9 +1,11 @@
-"""Programs for RabbitMQ's management, unmodified: rabbitmqadmin, and three of Python's packages."""
+"""Programs for RabbitMQ's management, unmodified: rabbitmqadmin, Nagios checks, Python packages."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 import subprocess
 import sys
 import warnings
@@ -123,6 +125,41 @@ def _named(items: list[Any], *names: str) -> list[Any]:
 def test_rabbitmqadmin_says_what_was_refused(admin: Callable[..., str]):
     with pytest.raises(AssertionError, match=r"not_authorised|Access refused"):
         admin("declare", "queue", "name=amq.mine")
+
+
+@pytest.mark.parametrize(
+    ("check", "options", "says"),
+    [
+        ("aliveness", [], "OK - vhost: /"),
+        ("connections", [], "connections_notrunning OK (0)"),
+        ("objects", [], "OK - Gathered Object Counts"),
+        ("overview", [], "messages_ready OK"),
+        ("partition", ["-n", socket.gethostname()], "OK - No Partitions"),
+        ("queue", ["--queue"], "consumers OK (0)"),
+        ("watermark", ["-n", socket.gethostname()], "OK - mem_alarm disk_free_alarm"),
+    ],
+)
+def test_nagios_checks(
+    api_url: str, name: Callable[..., str], check: str, options: list[str], says: str
+):
+    program = shutil.which(f"check_rabbitmq_{check}")
+    if program is None:
+        pytest.skip("the check is not installed (Debian: apt-get install nagios-plugins-rabbitmq)")
+    place, queue = urlsplit(api_url), name()
+    client = Client(place.netloc, "guest", "guest")
+    client.create_queue("/", queue)
+    named = [*options, queue] if check == "queue" else options
+    login = ["-H", str(place.hostname), "--port", str(place.port), "-u", "guest", "-p", "guest"]
+    done = subprocess.run(
+        [program, *login, *named],
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
+        text=True,
+        env={**os.environ, "no_proxy": "*"},
+    )
+    client.delete_queue("/", queue)
+    assert (done.returncode, says in done.stdout) == (0, True), done.stdout + done.stderr
 
 
 def test_pyrabbit2(api_url: str, name: Callable[..., str]):

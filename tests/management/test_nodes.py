@@ -36,6 +36,16 @@ async def test_a_node(world: World, client: httpx.AsyncClient):
     assert (await client.get(f"{URL}/other@localhost")).status_code == 404
 
 
+async def test_the_node_answers_to_what_rabbitmq_calls_its_own(client: httpx.AsyncClient):
+    # Scripts have rabbit@HOST in them.
+    found = (await client.get(f"{URL}/rabbit@localhost")).json()
+    assert (found["name"], found["running"]) == ("leporid@localhost", True)
+    for path in ("nodes/{}/memory", "healthchecks/node/{}", "auth/attempts/{}"):
+        for name, status in (("rabbit@localhost", 200), ("rabbit@elsewhere", 404)):
+            answer = await client.get(f"/api/{path.format(name)}")
+            assert answer.status_code == status, answer.text
+
+
 @pytest.mark.parametrize(("tag", "status"), [("monitoring", 200), ("management", 401)])
 async def test_nodes_are_for_who_monitors(
     world: World, client: httpx.AsyncClient, tag: str, status: int

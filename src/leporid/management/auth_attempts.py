@@ -66,7 +66,7 @@ class AuthAttemptRoutes:
 
     async def _enter(self, request: Request) -> User:
         user = await monitor(self._around, request)
-        if name_of(request, "node") != self._around.node_name:
+        if not self._around.is_node(name_of(request, "node")):
             raise not_found()
         return user
 

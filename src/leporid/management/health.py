@@ -130,7 +130,7 @@ class HealthRoutes:
         """GET /api/healthchecks/node[/{name}]: as far as RabbitMQ's old check is about us."""
         await manager(self._around, request)
         name = request.path_params.get("name")
-        if name is not None and name_of(request, "name") != self._around.node_name:
+        if name is not None and not self._around.is_node(name_of(request, "name")):
             raise not_found()
         if self._around.broker.alarms:
             alarms = ",".join(sorted(self._around.broker.alarms))

@@ -95,11 +95,10 @@ class NodeRoutes:
     async def show(self, request: Request) -> Response:
         """GET /api/nodes/{name}."""
         user = await monitor(self._around, request)
-        node = self._around.node()
-        if name_of(request, "name") != node.name:
+        if not self._around.is_node(name_of(request, "name")):
             raise not_found()
         columns = columns_in(request)
-        shown = self._shown(node)
+        shown = self._shown(self._around.node())
         return self._around.listing(user, shown if columns is None else columns.of_shown(shown))
 
     async def memory(self, request: Request) -> Response:
@@ -118,7 +117,7 @@ class NodeRoutes:
 
     async def _known(self, request: Request) -> None:
         await monitor(self._around, request)
-        if name_of(request, "name") != self._around.node_name:
+        if not self._around.is_node(name_of(request, "name")):
             raise not_found()
 
     def _memory(self) -> tuple[dict[str, int], int]:

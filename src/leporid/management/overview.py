@@ -135,7 +135,7 @@ class OverviewRoutes:
     async def reset(self, request: Request) -> Response:
         """DELETE /api/reset[/{node}]: the samples that rates are made of are forgotten."""
         await administrator(self._around, request)
-        if "node" in request.path_params and name_of(request, "node") != self._around.node_name:
+        if "node" in request.path_params and not self._around.is_node(name_of(request, "node")):
             raise not_found()
         self._around.samples.reset()
         return Response(status_code=204)

@@ -193,6 +193,11 @@ class Surroundings:
         sessions = Sessions(broker.access, admission.shares.sessions, self.monotonic)
         object.__setattr__(self, "sessions", sessions)
 
+    def is_node(self, name: str) -> bool:
+        """Say whether this is the node, by its name or as RabbitMQ calls one on this host."""
+        host = self.node_name.partition("@")[2]
+        return name in (self.node_name, f"rabbit@{host}")
+
     def _of_process(self) -> tuple[int, int, int, int]:
         node, (syncs, seconds) = self.node(), self.sync_totals()
         return node.memory_used, node.disk_free, syncs, int(seconds * 1_000_000)

@@ -136,7 +136,7 @@ class VhostRoutes:
         """POST /api/vhosts/{name}/start/{node}: each of them runs already."""
         await administrator(self._around, request)
         node, name = name_of(request, "node"), name_of(request, "name")
-        if node != self._around.node_name:
+        if not self._around.is_node(node):
             raise bad_request(f"Request to node {node} failed with nodedown")
         if name not in self._around.broker.vhosts:
             raise bad_request(f"Request to node {node} failed with {{no_such_vhost,{name}}}")

@@ -130,6 +130,27 @@ def test_the_wrong_port_is_told(leporid, shared_broker):
     assert "that is a port of AMQP; the management API is at another" in leporid.error
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "queues show", "queues add", "queues delete -y", "queues purge -y", "queues pause",
+        "exchanges add", "exchanges delete -y", "users show", "users delete -y",
+        "vhosts show", "vhosts add", "vhosts delete -y", "policies show", "streams show",
+        "streams delete -y", "connections show", "channels show", "filter-classes show",
+        "readers list", "groups list", "bindings add amq.topic",
+    ],
+)  # fmt: skip
+def test_a_name_that_is_empty_is_told(leporid, command):
+    # As from a variable of the shell that is not set.
+    leporid(*command.split(), "", code=2)
+    assert "a name is empty" in leporid.error
+
+
+def test_a_virtual_host_without_a_name_is_told(leporid):
+    leporid("queues", "list", "--vhost", "", code=2)
+    assert "a name is empty" in leporid.error
+
+
 def test_a_port_that_closes_without_an_answer_may_want_tls(leporid):
     with socket.create_server(("127.0.0.1", 0)) as server:
 

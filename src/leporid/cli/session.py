@@ -112,7 +112,7 @@ class Session:
         Raises:
             Failure: the broker refuses, or does not answer.
         """
-        return self.asking(lambda: self.api.get(path_of(*path), query), missing)
+        return self.asking(lambda: self.api.get(_path_of(path), query), missing)
 
     def put(
         self,
@@ -133,7 +133,7 @@ class Session:
         """
 
         def ask() -> int:
-            return self.api.put(path_of(*path), body, query)
+            return self.api.put(_path_of(path), body, query)
 
         status = self._optional(ask, what, missing) if what else self.asking(ask, missing)
         return status == 201
@@ -142,7 +142,7 @@ class Session:
         self, *path: str, body: Any = None, query: Query | None = None, missing: str = ""
     ) -> Any:
         """Post something; returns what is answered."""
-        return self.asking(lambda: self.api.post(path_of(*path), body, query), missing)
+        return self.asking(lambda: self.api.post(_path_of(path), body, query), missing)
 
     def delete(
         self,
@@ -152,13 +152,13 @@ class Session:
         missing: str = "",
     ) -> Any:
         """Delete something; returns what is answered."""
-        return self.asking(lambda: self.api.delete(path_of(*path), query, headers), missing)
+        return self.asking(lambda: self.api.delete(_path_of(path), query, headers), missing)
 
     def pages(
         self, *path: str, query: Query | None = None, missing: str = ""
     ) -> Iterator[list[dict[str, Any]]]:
         """Go through a list page by page."""
-        pages = self.api.pages(path_of(*path), query)
+        pages = self.api.pages(_path_of(path), query)
         while (page := self.asking(lambda: next(pages, None), missing)) is not None:
             yield page
 
@@ -185,14 +185,14 @@ class Session:
         Raises:
             Failure: it has not, and `what` needs it; or as for `get`.
         """
-        return self._optional(lambda: self.api.get(path_of(*path), query), what, missing)
+        return self._optional(lambda: self.api.get(_path_of(path), query), what, missing)
 
     def change(
         self, method: str, *path: str, body: Any = None, query: Query | None = None, what: str
     ) -> bytes:
         """Change what brokers may not have; as `optional`, returns the content of the answer."""
         return self._optional(
-            lambda: self.api.request(method, path_of(*path), query, body)[1], what
+            lambda: self.api.request(method, _path_of(path), query, body)[1], what
         )
 
     def _optional(self, ask: Callable[[], T], what: str, missing: str = "") -> T:
@@ -244,6 +244,16 @@ class Session:
     def did(self, what: str) -> None:
         """Say what was done, unless nobody wants to know."""
         self.out.say(what)
+
+
+def _path_of(names: Sequence[str]) -> str:
+    """Return the path of names; raises WrongUse for one that is empty.
+
+    Without it the path would be that of a list, or of nothing.
+    """
+    if "" in names:
+        raise WrongUse("a name is empty; the default exchange is amq.default")
+    return path_of(*names)
 
 
 def _is_unknown_path(error: ManagementError) -> bool:

@@ -1,6 +1,8 @@
 """`leporid bench`: what PerfTest's letters mean, and figures that are those of the broker."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -89,7 +91,18 @@ def test_what_goes_wrong_is_one_line(leporid, shared_broker, name):
     assert "404 NOT_FOUND - no queue" in leporid.error
     assert "Traceback" not in leporid.error
     leporid("bench", "-h", shared_broker.url.replace("guest:guest", "guest:wrong"), code=1)
+    assert "403 ACCESS_REFUSED - Login was refused" in leporid.error
     assert "wrong" not in leporid.error
+    leporid("bench", "-h", f"amqp://127.0.0.1:{shared_broker.http_port}", code=1)
+    assert "is that a port of AMQP without TLS?" in leporid.error
+
+
+def test_nor_do_the_processes_of_a_load_say_more(shared_broker, name):
+    command = [sys.executable, "-m", "leporid.cli.main", "bench", "-h", shared_broker.url]
+    command += ["-p", "-u", name("none"), "-z", "1"]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False, text=True)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, done.stderr
 
 
 def test_nobody_is_there(cli):

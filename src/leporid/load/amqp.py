@@ -178,7 +178,10 @@ class Client:
         address = parts.hostname or "127.0.0.1", parts.port or 5672
         self.inbox: bytearray = bytearray()
         self.frame_bytes_max: int = FRAME_BYTES_MAX
-        self.capabilities: dict[str, bool] = dict.fromkeys(capabilities, True)
+        # Without the first, a broker that refuses the login closes the socket and says nothing.
+        self.capabilities: dict[str, bool] = dict.fromkeys(
+            ("authentication_failure_close", *capabilities), True
+        )
         self.sock: socket.socket = connect(address, source, receive_bytes)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
@@ -201,7 +204,10 @@ class Client:
 
     def _log_in(self, user: str, password: str, vhost: str) -> None:
         self.sock.sendall(PROTOCOL_HEADER)
-        self.wait_for((10, 10))
+        try:
+            self.wait_for((10, 10))
+        except Refused as error:
+            raise Refused(f"{error}; is that a port of AMQP without TLS?") from None
         answer = f"\0{user}\0{password}".encode()
         properties = table({"product": "leporid bench", "capabilities": self.capabilities})
         self._send(

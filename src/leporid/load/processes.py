@@ -479,6 +479,8 @@ class Running:
             self._reason.value = str(error).encode()[: REASON_BYTES - 1]
             self._together.abort()  # whoever waits for us to start need not
             sys.exit(1)
+        except threading.BrokenBarrierError:
+            sys.exit(1)  # another process has given the reason, or who started us
         except BaseException:
             self._together.abort()
             raise

@@ -97,6 +97,8 @@ CODE = [path for path in FILES if path.suffix in CODE_SUFFIXES]
 SOURCES = [path for path in CODE if path.is_relative_to(ROOT / "src")]
 MARKDOWN = [path for path in FILES if path.suffix == ".md"]
 HERE = Path(__file__)
+# Where statements have others in them.
+BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
 
 
 def name_of(path: Path) -> str:
@@ -117,7 +119,11 @@ def text_files() -> Iterator[tuple[Path, list[str]]]:
 
 def python_functions(path: Path) -> Iterator[tuple[str, int, int]]:
     """Name, first line and length of each function of a Python file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    # Not `ast.walk`: it goes into expressions, too, where no function has a name.
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    for node in waiting:
+        for block in BLOCKS:
+            waiting += getattr(node, block, ())
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             yield node.name, node.lineno, node.end_lineno - node.lineno + 1

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.broker.filter.filter_arguments import SQL, TAGS
+from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS, SQL, TAGS
 from leporid.engine.bounds.accounts import Account
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ BINDING_BYTES: Final = 1024
 CONSUMER_BYTES: Final = 1536
 FILTER_BYTES: Final = 4096
 """The filter of a consumer or binding, its group, its place in the index of filters."""
+CONDITION_BYTES: Final = 2560
+"""What a binding of a headers exchange compares, likewise."""
+TERM_BYTES: Final = 256
+"""Of that, for each header."""
 FILTER_TEXT_BYTES: Final = 48
 """Of a filter, for each byte of its text, as measured with many short terms or tags."""
 
@@ -150,6 +154,10 @@ def consumer_bytes(tag: str, arguments: Mapping[str, Value]) -> int:
 def binding_bytes(binding: Binding) -> int:
     """Return what a binding takes, in bytes, with its filter."""
     size = size_of(BINDING_BYTES, binding.key, binding.arguments)
+    # What a headers exchange compares: a filter, too. Elsewhere there are no such arguments.
+    terms = sum(name not in FILTER_ARGUMENTS and name != "x-match" for name in binding.arguments)
+    if terms:
+        size += CONDITION_BYTES + TERM_BYTES * terms
     return size + _filter_bytes(binding.arguments)
 
 

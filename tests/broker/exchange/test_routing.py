@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+import pyarrow as pa
 import pytest
 from tests.broker.exchange.test_delays import Here, delay
 from tests.broker.recording import puts
 from tests.engine.frames import Delivery, Returned, publish
 from tests.engine.slices import cut_often, turns
+from tests.management.arrows import batches_in, stream_of
 
 from leporid.amqp.errors import Fault, NotFound, PreconditionFailed
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
-from leporid.broker.exchange.types import Binding
+from leporid.broker.exchange import routing
+from leporid.broker.exchange.types import Binding, RoutedMessage
 from leporid.broker.registry import finished
 from leporid.broker.stored import StoredBinding
+from leporid.engine.tables.publisher import Publisher
+from leporid.engine.tables.rows import Rows, encode
+from leporid.management.tables import HEADERS_TYPE
 
 TAGS, SQL = "x-filter-tags", "x-filter-sql"
 
@@ -139,14 +145,52 @@ def test_a_route_for_all_keys_is_found_once_unless_keys_matter_below(here, kind)
     here.filtered("x", "b", sql="routing_key = 'two'")
     asking = here.vhost.routing._topology = Asking(here.vhost.routing._topology)
     assert [here.goes("x", raw(), key) for key in ("one", "two", "", "ü")] == ["a", "ab", "a", "a"]
-    assert asking.keys == [""]
+    assert asking.keys == ["one"]
     here.filtered("x", "y")
     here.bind("y", "b", "one")
     assert [here.goes("x", raw(), key) for key in ("one", "two", "three")] == ["ab", "ab", "a"]
     here.unbind("x", "y")
     del asking.keys[:]
     assert [here.goes("x", raw(), key) for key in ("one", "two", "three")] == ["a", "ab", "a"]
-    assert asking.keys == [""]
+    assert asking.keys == ["one"]
+
+
+def test_an_array_that_a_binding_waits_for_beside_its_filter(here):
+    here.exchange("x", "headers")
+    here.queues("a", "b")
+    here.filtered("x", "a", n=1)
+    assert here.goes("x", raw(n=1, m=1)) == "a"
+    here.filtered("x", "b", z=[1], sql="m = 1")
+    assert here.goes("x", raw(n=1, m=1)) == "a"
+    assert here.goes("x", raw(n=1, m=1, z=[1])) == "ab"
+    here.unbind("x", "b", z=[1], sql="m = 1")
+    assert here.goes("x", raw(n=1, m=1, z=[1])) == "a"
+
+
+@pytest.mark.parametrize("above", ["", "y"])
+@pytest.mark.parametrize("value", [5, [5]])
+def test_many_bindings_of_a_headers_exchange_whose_keys_matter_elsewhere(here, above, value):
+    """Else each message with a key of its own would cost a look at all of them."""
+    here.exchange("z", "fanout")
+    here.exchange("y", "topic")
+    here.exchange("x", "headers", alternate_exchange="missing" if above else "z")
+    here.filtered("y", "x", "#")
+    here.queues("a", "b", "c")
+    here.bind("z", "c")
+    for number in range(200):
+        here.filtered("x", "a", n=number if number != 5 else value)
+    here.filtered("x", "b", n=7)
+    published_to = above or "x"
+    for key in ("one", "two", "three"):
+        assert here.goes(published_to, encoded({"n": 7}), key) == "ab"
+        assert here.goes(published_to, encoded({"n": value}), key) == "a"
+        assert here.goes(published_to, encoded({"n": "none"}), key) == ("" if above else "c")
+    for number in range(200):
+        if number != 5:
+            here.unbind("x", "a", n=number)
+    for key in ("one", "four"):
+        assert here.goes(published_to, encoded({"n": 7}), key) == "b"
+        assert here.goes(published_to, encoded({"n": value}), key) == "a"
 
 
 @pytest.mark.parametrize("kind", ["fanout", "headers"])
@@ -158,6 +202,85 @@ def test_a_key_that_is_no_text_is_refused_by_who_does_not_look_at_keys(here, kin
     here.peer.feed(publish(1, b"\xff", exchange="x"))
     assert here.peer.faults == [(1, 406)]
     assert here.got() == ""
+
+
+@pytest.mark.parametrize("kind", ["fanout", "headers", "topic"])
+@pytest.mark.parametrize("how", [{"sql": "n = 1"}, {"n": 1}])
+def test_a_route_of_one_exchange_is_not_that_of_another_one(here, kind, how):
+    here.exchange("e", "headers")
+    here.exchange("top", kind)
+    here.exchange("alt", "headers")
+    here.exchange("x", "headers", alternate_exchange="alt")
+    here.queues("a", "b")
+    here.filtered("top", "e", "#")
+    here.filtered("e", "a", **how)
+    here.filtered("alt", "a", **how)
+    for exchange in ("e", "top", "x", "alt"):
+        assert here.goes(exchange, raw(n=1)) == "a"
+    # Filters that come to one of them are no other's.
+    here.filtered("top", "b", "#", sql="n > 0")
+    here.filtered("x", "b", sql="n > 0")
+    assert [here.goes(each, raw(n=1)) for each in ("e", "top", "x", "alt")] == ["a", "ab", "b", "a"]
+    here.unbind("x", "b", sql="n > 0")
+    here.unbind("top", "b", "#", sql="n > 0")
+    assert [here.goes(each, raw(n=1)) for each in ("e", "top", "x", "alt")] == ["a"] * 4
+
+
+def test_more_filters_than_a_route_keeps(here, monkeypatch):
+    monkeypatch.setattr(routing, "ROUTE_MEMBERS_MAX", 10)
+    here.exchange("z", "fanout")
+    here.exchange("x", "headers")
+    here.exchange("y", "headers", alternate_exchange="z")
+    here.queues("a", "b", "c")
+    here.bind("z", "c")
+    for exchange in "xy":
+        for number in range(20):
+            here.filtered(exchange, "a", n=number)
+    asking = here.vhost.routing._topology = Asking(here.vhost.routing._topology)
+    for _ in range(3):
+        assert [here.goes(each, raw(n=7), "k") for each in "xy"] == ["a", "a"]
+        assert [here.goes(each, raw(n="no"), "k") for each in "xy"] == ["", "c"]
+    assert asking.keys.count("k") >= 12
+    for exchange in "xy":
+        for number in range(15):
+            here.unbind(exchange, "a", n=number)
+    assert [here.goes(each, raw(n=17), "k") for each in "xy"] == ["a", "a"]
+    assert [here.goes(each, raw(n=7), "k") for each in "xy"] == ["", "c"]
+
+
+def rows_without_keys(exchange: str, count: int) -> Rows:
+    """Rows as they come over HTTP; each has a header `good`."""
+    batch = pa.record_batch(
+        {
+            "body": pa.array(map(str, range(count))),
+            "headers": pa.array([[("good", "x")]] * count, HEADERS_TYPE),
+        }
+    )
+    ((found, parts),) = batches_in(stream_of(batch))
+    return encode(found, parts, exchange=exchange.encode(), body_bytes_max=1000)
+
+
+@pytest.mark.parametrize("below", ["queues", "random exchanges", "filters and an alternate"])
+def test_rows_without_a_key_are_spread_and_no_later_message_goes_elsewhere(here, below):
+    here.exchange("z", "fanout")
+    here.exchange("x", "x-super-stream", alternate_exchange="z")
+    here.queues("a", "b", "c")
+    for number, queue in enumerate("abc"):
+        if below == "random exchanges":
+            here.exchange(f"to {queue}", "x-random")
+            here.bind(f"to {queue}", queue)
+        goal = f"to {queue}" if below == "random exchanges" else queue
+        sql = "good = 'x'" if below == "filters and an alternate" else None
+        here.filtered("x", goal, str(number), sql=sql)
+    routes = here.vhost.exchange("x").routes
+    Publisher(here.engine.publishing, lambda _name: routes).publish(
+        rows_without_keys("x", 9), 0, 100
+    )
+    assert here.got() == "aaabbbccc"
+    router = here.vhost.exchange("x").router
+    for key in router.spread_keys():
+        (met,) = router.match(RoutedMessage((key,)))
+        assert here.goes("x", raw(good="x"), key) == met.destination.removeprefix("to ")
 
 
 def test_what_is_given_together_must_hold_together(here, exchange):

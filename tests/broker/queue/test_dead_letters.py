@@ -14,6 +14,7 @@ from leporid.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare
 from leporid.amqp.properties import Properties, decode_properties, encode_properties
 from leporid.amqp.tables import MAX_TABLE_BYTES, Int8, Timestamp, Value
 from leporid.broker.registry import StepsTo, finished
+from leporid.engine.bounds.clock import Clock
 
 NOW_SECONDS = 1_700_000_000
 # A property frame that holds this much is at its limit once a death is added.
@@ -181,6 +182,7 @@ def test_an_exchange_that_looks_at_headers_sees_the_new_ones(cemetery: Cemetery)
     cemetery.queue("morgue")
     cemetery.queue("q", "amq.headers")
     wanted: dict[str, Value] = {"x-match": "all-with-x", "x-first-death-reason": "expired"}
+    cemetery.world.broker.vhosts["/"].routing._topology.clock = Clock()
     cemetery.peer.call(QueueBind(queue="morgue", exchange="amq.headers", arguments=wanted))
     assert cemetery.bury("q", "rejected")[0] == []
     assert cemetery.bury("q", "expired")[0] == ["morgue"]

@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
 TOPIC: Final = "topic"
 
+LOOKED_AT_MAX: Final = 64
+"""Bindings of a headers exchange that are looked at for each routing key: some microseconds."""
+
+LOOKED_AT_ONCE_MAX: Final = 4096
+"""The same for all keys together. Such a route is made anew when a binding without terms comes or
+goes, and the old one is freed in one piece: some milliseconds."""
+
 FORGOTTEN_ONE_BY_ONE_MAX: Final = 64
 """Caches that drop the routes of one key and keep the others. If there are more, they drop all
 routes, else each of many bindings would cost as much as there are exchanges above."""
@@ -124,6 +131,15 @@ class ExchangeState:
     def asks(self) -> bool:
         """Whether it must be asked for every message, wherever its bindings lead."""
         return self.router.per_message or self.deleted
+
+    def asks_beside(self, published_to: ExchangeState) -> bool:
+        """Says whether it must be asked for every message that is published to an exchange.
+
+        Making a route for a key takes a look at all bindings of a headers exchange, and publishers
+        who never repeat a key would have one made for each message.
+        """
+        most = LOOKED_AT_ONCE_MAX if published_to.routes.keyless else LOOKED_AT_MAX
+        return self.asks or (self.router.looks_up and len(self.filters) > most)
 
     @property
     def decides(self) -> bool:

@@ -47,6 +47,9 @@ MEMBERS_MAX: Final = 250_000
 same: some 800 bytes each. A thousand filters that matter to thousands of keys, each of which leads
 to a queue of its own besides, would be as many times more."""
 
+ROUTE_MEMBERS_MAX: Final = MEMBERS_MAX // 4
+"""Filters in one route that is kept. With more, all routes would be forgotten while it is made."""
+
 
 class Routing:
     """The ways through the exchanges of one virtual host.
@@ -171,16 +174,25 @@ class Routing:
         if reached.by_message:
             return BY_MESSAGE
         if reached.deciding is not None:
+            if len(reached.deciding) > ROUTE_MEMBERS_MAX:
+                return BY_MESSAGE
             return (yield from self._decision(reached.deciding))
         found = yield from self._states(exchange, reached, message)
         queues = [each.engine for each in found]
         some = reached.filtered
         if not some:
             return queues
+        if len(some) > ROUTE_MEMBERS_MAX:
+            return BY_MESSAGE
         if changes != self._topology.changes:
             some = [each for each in some if self._is_there(each[1])]
         filtered = [(wanted, self._engine_of(name)) for wanted, name in some]
-        made_of = tuple(map(id, queues)), tuple((id(one), id(queue)) for one, queue in filtered)
+        # Of this exchange only: what is bound to it later becomes a part of it.
+        made_of = (
+            id(exchange),
+            tuple(map(id, queues)),
+            tuple((id(one), id(queue)) for one, queue in filtered),
+        )
         fork = self._forks.get(made_of)
         if fork is None or fork.amended:
             self._count(len(filtered))

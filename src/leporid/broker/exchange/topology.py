@@ -349,8 +349,8 @@ class Topology:
         search = _Search(exchange)
         while search.pending:
             visiting = search.pending.pop()
-            if not message.known and (visiting.asks or visiting.decides):
-                if visiting.asks:
+            if not message.known and (visiting.asks_beside(exchange) or visiting.decides):
+                if visiting.asks_beside(exchange):
                     return BY_MESSAGE
                 return (yield from self._deciding(exchange, message))
             router = visiting.router
@@ -435,7 +435,7 @@ class Topology:
         search = _Search(exchange)
         while search.pending:
             visiting = search.pending.pop()
-            if visiting.asks:
+            if visiting.asks_beside(exchange):
                 return BY_MESSAGE
             met = yield from visiting.router.matching(message)
             without, some = yield from visiting.filters.splitting(met, visiting.outgoing)
@@ -477,7 +477,9 @@ class Topology:
         exchange = self.exchanges[binding.source]
         to_queue = binding.destination_kind == "queue" or verdict_queue is not None
         meets = None if wanted is None else exchange.router.keys_of(binding)
-        if wanted is None or meets is None or not to_queue or self.cached_as is None:
+        # With an exchange below, a filter may decide more than whether its queue gets a message.
+        alone = to_queue and not exchange.below
+        if wanted is None or meets is None or not alone or self.cached_as is None:
             self._forget_binding(binding)
             return
         queue = self.cached_as(verdict_queue or binding.destination)

@@ -203,9 +203,8 @@ cdef class RouteCache:
         cdef Resolution resolution
         if self.keyless:
             self.check_text(key, size)
-            size = 0
         if self.cacheable:
-            route = self.cached(key, size)
+            route = self.cached(key, 0 if self.keyless else size)
             if route is not None:
                 if route.by_message:
                     return self.route_by(route, message)
@@ -384,8 +383,8 @@ cdef class Resolution:
             self.key_is_known = True
             return self.of_message(message)
         if self.steps is None:
-            route = self.routes.cached(
-                <const uint8_t *> PyBytes_AS_STRING(self.key), len(self.key))
+            route = self.routes.cached(<const uint8_t *> PyBytes_AS_STRING(self.key),
+                                       0 if self.routes.keyless else len(self.key))
             if route is not None:
                 return self.go_by(route, message) if route.by_message else route
             self.steps = self.routes.resolver(text_of(self.key), None)
@@ -394,7 +393,10 @@ cdef class Resolution:
             return None
         route = self.made(found)
         if self.epoch == self.routes.epoch:
-            route.hash = hash_hidden(<const uint8_t *> PyBytes_AS_STRING(self.key), len(self.key))
+            if self.routes.keyless:
+                route.key = b""
+            route.hash = hash_hidden(
+                <const uint8_t *> PyBytes_AS_STRING(route.key), len(route.key))
             self.routes.remember(route)
             self.epoch = self.routes.epoch
         elif not route.by_message:
@@ -440,9 +442,10 @@ cdef class Resolution:
         cdef Route route
         cdef const uint8_t *key
         if self.steps is None:
-            # Not the key of the route, which that of a keyless cache has not.
+            # What is spread is routed by another key than its own, which is empty; the route of a
+            # keyless cache has none.
             key = key_in(message)
-            own = text_of(key[1:1 + key[0]])
+            own = text_of(self.key or key[1:1 + key[0]])
             if self.routed is not None:
                 self.steps = self.routed(exchange_name(message), [own], properties_bytes(message))
             else:
@@ -541,8 +544,9 @@ cdef class LastRoute:
         cdef const uint8_t *key = key_in(message)
         cdef Route route
         if (self.route is not None and self.epoch == self.routes.epoch
-                and PyBytes_GET_SIZE(self.route.key) == key[0]
-                and memcmp(PyBytes_AS_STRING(self.route.key), key + 1, key[0]) == 0):
+                and (PyBytes_GET_SIZE(self.route.key) == key[0]
+                     and memcmp(PyBytes_AS_STRING(self.route.key), key + 1, key[0]) == 0
+                     or self.routes.keyless and ascii_length(key + 1, key[0]) == key[0])):
             return self.routes.with_room(self.route) if self.route.wide else self.route
         route = self.routes.route_of(message, key + 1, key[0])
         if route is not None and route.key is not None:

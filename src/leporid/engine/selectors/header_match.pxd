@@ -10,15 +10,16 @@ cdef enum:
     IS_THERE                    # whatever its value is
     IS_VALUE                    # a text, or a number that an Operand holds
     IS_BOOLEAN
-    IS_TERM                     # compared in Python
+    IS_DECIMAL
 
 cdef struct HeaderTerm:
     const uint8_t *name
-    Operand value               # of IS_VALUE and IS_BOOLEAN
+    Operand value               # of IS_VALUE; its integer is that of the others
     uint64_t hash               # of the name
     uint32_t next               # in the same bucket
     uint8_t length
     uint8_t kind
+    int64_t scale               # of IS_DECIMAL
 
 cdef class HeaderMatch(Filter):
     cdef tuple kept             # (name, wanted) of each term; keeps their bytes
@@ -29,4 +30,3 @@ cdef class HeaderMatch(Filter):
     cdef readonly bint any
     cdef const HeaderTerm *find(self, const Field *field) noexcept nogil
     cdef bint holds(self, const HeaderTerm *term, const Field *field) noexcept nogil
-    cdef bint is_equal(self, const HeaderTerm *term, const Field *field) noexcept with gil

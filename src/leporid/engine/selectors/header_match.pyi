@@ -5,6 +5,9 @@ from collections.abc import Hashable, Iterable
 
 from leporid.engine.selectors.filter import Filter
 
+def can_compare(wanted: Hashable) -> bool:
+    """Whether a term may want this: no array or table, and no whole number beyond 64 bits."""
+
 class HeaderMatch(Filter):
     """Lets those messages pass whose headers meet all terms, or any of them.
 

@@ -214,7 +214,8 @@ def test_the_engine_says_of_published_messages_what_python_says_of_others(
         router.add(one)
         condition = router.condition(one)
         if condition is None:
-            assert one in router.match(RoutedMessage([""], encoded(sent)))
+            met = one in router.match(RoutedMessage([""], encoded(sent)))
+            assert met or router.per_message
             continue
         asked[members.add(condition)] = one
         met = one in router.match(RoutedMessage([""], encoded(sent)))
@@ -224,3 +225,14 @@ def test_the_engine_says_of_published_messages_what_python_says_of_others(
         each for each in router.match(RoutedMessage([""], encoded(sent))) if each in asked.values()
     }
     assert {*asked.values()} <= {*router.match(RoutedMessage([""], None))}
+
+
+def test_each_message_is_asked_about_while_an_array_or_a_table_is_waited_for():
+    router = HeadersRouter()
+    plain, deep = binding("", {"a": 1}), binding("", {"a": [1]}, "r")
+    for one in (plain, deep):
+        router.add(one)
+        assert router.per_message is (one is deep)
+    assert queues(router, "", {"a": [1]}) == ["r"]
+    router.remove(deep)
+    assert not router.per_message

@@ -115,6 +115,8 @@ class Router(ABC):
             chance. Then no route may be cached.
         takes_patterns: Whether binding keys are patterns and not plain keys.
         ignores_keys: Whether routing keys matter to nobody, unless with `strict_keys`.
+        looks_up: Whether it finds the bindings that a message meets without a look at all of them
+            only if its properties are known.
         keys_a_step: How many routing keys of a message are gone through in one step. 0: a message
             may meet something else than messages with one of its keys each.
         strict_keys: Whether the exchange was declared with `x-strict-keys`.
@@ -127,6 +129,7 @@ class Router(ABC):
     cache_size: int = 0
     takes_patterns: ClassVar[bool] = False
     ignores_keys: ClassVar[bool] = False
+    looks_up: ClassVar[bool] = False
     keys_a_step: ClassVar[int] = 0
 
     def __init__(self, *, strict_keys: bool = False) -> None:

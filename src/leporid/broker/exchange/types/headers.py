@@ -7,9 +7,10 @@ a void one asks only that the header is there. `all` of nothing is met by every 
 nothing by none.
 
 What a binding asks of headers is a filter to the engine, as one in SQL is: so routes are cached,
-and a message that is published costs no Python. Where a message is routed by itself, as a dead
-letter is, a binding is looked up by the headers it waits for: the message costs its own headers and
-the bindings that one of them concerns, not all bindings; their filters are asked then, too.
+and a message that is published costs no Python, unless a binding asks for an array or a table.
+Where a message is routed by itself, as a dead letter is, a binding is looked up by the headers it
+waits for: the message costs its own headers and the bindings that one of them concerns, not all
+bindings; their filters are asked then, too.
 
 Invariants: a binding is found through each of its terms if it is an `any`, through exactly one of
 them if it is an `all`; its filter lets those messages pass that meet it.
@@ -27,7 +28,7 @@ from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS
 from leporid.broker.registry import StepsTo, finished
 from leporid.engine.bounds.sharded_dict import ShardedDict
-from leporid.engine.selectors.header_match import HeaderMatch
+from leporid.engine.selectors.header_match import HeaderMatch, can_compare
 
 X_MATCH: Final = "x-match"
 _MODES: Final = ("all", "any", "all-with-x", "any-with-x")
@@ -61,6 +62,11 @@ class _Rule:
         """Whether every message meets it."""
         return not self.any and not self.terms
 
+    @property
+    def compared_here(self) -> bool:
+        """Whether the engine cannot compare a term, such as an array."""
+        return not all(wanted is _PRESENT or can_compare(wanted) for _, wanted in self.terms)
+
     def filter(self) -> HeaderMatch:
         """Returns the same for the engine."""
         terms = [
@@ -88,11 +94,15 @@ class HeadersRouter(Router):
     """Bindings by the headers they wait for."""
 
     ignores_keys = True
+    looks_up = True
 
     def __init__(self, *, strict_keys: bool = False) -> None:
         super().__init__(strict_keys=strict_keys)
+        # Bindings with a term that the engine cannot compare: with one, it is asked each time.
+        self._compared_here = 0
+        self.per_message = False
         self._unconditional = DistinctDestinations()
-        self._conditional: ShardedDict[Binding, None] = ShardedDict()
+        self._conditional: ShardedDict[Binding, _Rule] = ShardedDict()
         self._waiting: dict[str, dict[Hashable, dict[Binding, _Rule]]] = {}
 
     def validate(self, key: str, arguments: Mapping[str, Value]) -> None:
@@ -124,15 +134,16 @@ class HeadersRouter(Router):
         if rule.unconditional:
             self._unconditional.add(binding)
         else:
-            self._conditional[binding] = None
+            self._conditional[binding] = rule
+            self._count_compared_here(rule, 1)
 
     def remove(self, binding: Binding) -> None:
         """Takes it out wherever it was filed."""
-        rule = _rule(binding)
-        if rule.unconditional:
+        rule = self._conditional.pop(binding)
+        if rule is None:
             self._unconditional.remove(binding)
-        else:
-            del self._conditional[binding]
+            return
+        self._count_compared_here(rule, -1)
         for name, wanted in rule.lookups():
             by_value = self._waiting[name]
             del by_value[wanted][binding]
@@ -142,13 +153,17 @@ class HeadersRouter(Router):
                     del self._waiting[name]
 
     def condition(self, binding: Binding) -> HeaderMatch | None:
-        """Returns what its terms ask of the headers, if there are any."""
-        rule = _rule(binding)
-        return None if rule.unconditional else rule.filter()
+        """Returns what its terms ask of the headers, if the engine can compare them."""
+        rule = self._conditional.get(binding)
+        return None if rule is None or rule.compared_here else rule.filter()
 
-    def keys_of(self, binding: Binding) -> Callable[[str], bool]:
-        """Says that all do."""
-        return lambda key: True
+    def _count_compared_here(self, rule: _Rule, change: int) -> None:
+        self._compared_here += change * rule.compared_here
+        self.per_message = self._compared_here > 0
+
+    def keys_of(self, binding: Binding) -> Callable[[str], bool] | None:
+        """Says that all do, unless more matters that the engine does not compare."""
+        return None if self.per_message else lambda key: True
 
     def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the bindings whose terms the headers meet, or may meet if they are not known."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.broker.fake_route_cache import FakeRouteCache
@@ -21,6 +22,7 @@ from leporid.engine.bounds.jobs import Jobs
 from leporid.engine.internal.delays import DelayTotals
 from leporid.engine.queue.queue import Totals
 from leporid.engine.routing.route_cache import BY_MESSAGE
+from leporid.engine.selectors.filter_counters import FilterCounters
 
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
@@ -581,6 +583,7 @@ class FakePlane:
         self.queues: list[FakeQueue] = []
         self.wall_ms = 0
         self.filtered: tuple[int, ...] = (0, 0, 0)
+        self.publishing = SimpleNamespace(filters=FilterCounters())
         self.now_ms = 0
 
     def storing(

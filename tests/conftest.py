@@ -6,7 +6,6 @@ process, so that there is one Java, and it stays warm: its start takes ten secon
 """
 
 import contextlib
-import gc
 import os
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -26,9 +25,6 @@ SPARK_MANY = 50
 CRASHED = pytest.StashKey[bool]()
 CRASHED_STATUS = 70
 """A process of the run ended: that is never put down to other tests, as the Makefile does it."""
-
-GARBAGE_THRESHOLDS = (10_000, 10, 10)
-"""Python's own begin with 700 objects, which most tests make many times over."""
 
 SLOW = (SPARK, "crash", "conformance", "slow")
 
@@ -50,23 +46,6 @@ def pytest_configure(config: pytest.Config) -> None:
         preloaded = Preloaded(default_command()[0])
         BrokerProcess.launch = preloaded
         config.add_cleanup(preloaded.close)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Have the garbage collector never look at what is collected: 15,000 tests, and all modules.
-
-    They stay until the end, and each full collection would take most of a second. A broker in this
-    process, which at its end has the collector as it was, must not have it look at them again.
-    """
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        pytest.MonkeyPatch().setattr(gc, "unfreeze", lambda: None)
-        gc.set_threshold(*GARBAGE_THRESHOLDS)
-        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

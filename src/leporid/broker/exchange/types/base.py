@@ -207,7 +207,7 @@ class Router(ABC):
         return True
 
     def condition(self, binding: Binding) -> Filter | None:
-        """Returns what this type asks of messages that meet a binding, beside their keys.
+        """Returns what this type asks of messages that meet a binding it has, beside their keys.
 
         None: nothing. `match` returns the binding for messages whose properties are not known.
         """

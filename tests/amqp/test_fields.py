@@ -19,6 +19,8 @@ WRITTEN: list[tuple[FieldType, Any, bytes]] = [
     (fields.LONGSTR, b"\xff\0", b"\0\0\0\x02\xff\0"),
     (fields.TABLE, {}, b"\0\0\0\0"),
     (fields.TABLE, {"k": True}, b"\0\0\0\x04\x01kt\x01"),
+    (fields.ARGUMENTS, {}, b"\0\0\0\0"),
+    (fields.ARGUMENTS, {"k": True}, b"\0\0\0\x04\x01kt\x01"),
 ]
 
 
@@ -36,10 +38,25 @@ def test_cut_at_every_byte(kind: FieldType, value: Any, octets: bytes):
             kind.read(octets[:end], 0)
 
 
-@pytest.mark.parametrize("kind", [fields.LONGSTR, fields.TABLE])
+@pytest.mark.parametrize("kind", [fields.LONGSTR, fields.TABLE, fields.ARGUMENTS])
 def test_announced_size_is_not_believed(kind: FieldType):
     with pytest.raises(SyntaxFault):
         kind.read(b"\xff\xff\xff\xff" + b"x", 0)
+
+
+def test_values_of_arguments_are_limited():
+    limit = fields.ARGUMENT_VALUES_MAX
+    for values in ({"k": [None] * (limit - 1)}, {f"{at}": None for at in range(limit)}):
+        octets = fields.ARGUMENTS.write(values)
+        assert fields.ARGUMENTS.read(octets, 0) == (values, len(octets))
+    many = {"k": [None] * limit}
+    octets = fields.ARGUMENTS.write(many)
+    with pytest.raises(SyntaxFault, match=f"more values than the limit of {limit}"):
+        fields.ARGUMENTS.read(octets, 0)
+    assert fields.TABLE.read(octets, 0) == (many, len(octets)), "headers have as many as they like"
+    for end in (limit, len(octets) - 1):
+        with pytest.raises(fields.CutShort):
+            fields.ARGUMENTS.read(octets[:end], 0)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,13 @@ from typing import Annotated, Any, Final
 
 from leporid.amqp.constants import SHORTSTR_BYTES_MAX
 from leporid.amqp.errors import SyntaxFault
-from leporid.amqp.tables import Value, decode_table, encode_table
+from leporid.amqp.tables import Value, check_count, decode_table, encode_table
+
+ARGUMENT_VALUES_MAX: Final = 4096
+"""In the table of a method, with those in tables and arrays within it: each takes some microseconds
+to decode, to count and to store, in one piece, so the largest table takes some 10 ms."""
+
+LONG_BYTES: Final = 4
 
 
 class CutShort(SyntaxFault):
@@ -101,6 +107,14 @@ def _read_table(data: bytes, at: int) -> tuple[dict[str, Value], int]:
     return decode_table(data, at)
 
 
+def _read_arguments(data: bytes, at: int) -> tuple[dict[str, Value], int]:
+    size, _ = LONG.read(data, at)
+    # Each value takes an octet at least.
+    if size > ARGUMENT_VALUES_MAX and at + LONG_BYTES + size <= len(data):
+        check_count(data, at, ARGUMENT_VALUES_MAX)
+    return _read_table(data, at)
+
+
 def _no_codec(*_: object) -> Any:
     raise AssertionError("bits are packed together by what declares them")
 
@@ -112,6 +126,8 @@ LONGLONG: Final = _number("longlong", ">Q")
 SHORTSTR: Final = FieldType("shortstr", _read_shortstr, _write_shortstr, b"\x00")
 LONGSTR: Final = FieldType("longstr", _read_longstr, _write_longstr, bytes(4))
 TABLE: Final = FieldType("table", _read_table, encode_table, bytes(4))
+ARGUMENTS: Final = FieldType("table", _read_arguments, encode_table, bytes(4))
+"""A table in a method: of `ARGUMENT_VALUES_MAX` values at most."""
 BIT: Final = FieldType("bit", _no_codec, _no_codec, b"")
 
 Octet = Annotated[int, OCTET]
@@ -120,5 +136,5 @@ Long = Annotated[int, LONG]
 LongLong = Annotated[int, LONGLONG]
 ShortStr = Annotated[str, SHORTSTR]
 LongStr = Annotated[bytes, LONGSTR]
-Table = Annotated[dict[str, Value], TABLE]
+Table = Annotated[dict[str, Value], ARGUMENTS]
 Bit = Annotated[bool, BIT]

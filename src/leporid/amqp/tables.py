@@ -121,6 +121,8 @@ _READERS: Final = {ord(letter): (struct.Struct(form), make) for letter, form, ma
 _WRITERS: Final[dict[type, Callable[..., bytes]]] = {
     make: struct.Struct(">c" + form[1:]).pack for _, form, make in _NUMBERS
 }
+# Made once: `int | float` takes longer to make than to ask for.
+_NUMBER_TYPES: Final = (int, float)
 _LETTERS: Final[dict[type, bytes]] = {make: letter.encode() for letter, _, make in _NUMBERS}
 _SIZE: Final = struct.Struct(">I")
 _DECIMAL: Final = struct.Struct(">Bi")
@@ -307,12 +309,12 @@ def _sized(letter: bytes, octets: bytes) -> bytes:
 def _write_value(value: Value, depth: int) -> bytes:
     if isinstance(value, str):
         return _sized(b"S", value.encode("utf-8"))
-    if isinstance(value, int | float):
+    if value is None:
+        return b"V"
+    if isinstance(value, _NUMBER_TYPES):
         return _write_number(value)
     if isinstance(value, bytes):
         return _sized(b"S" if isinstance(value, LongString) else b"x", value)
-    if value is None:
-        return b"V"
     if isinstance(value, Mapping):
         return b"F" + _write_table(value, depth + 1)
     if isinstance(value, list | tuple):

@@ -34,7 +34,7 @@ FIELD_VALUES: dict[fields.FieldType, st.SearchStrategy[Any]] = {
     fields.LONGLONG: drawn.unsigned(64),
     fields.SHORTSTR: drawn.text(255),
     fields.LONGSTR: st.binary(),
-    fields.TABLE: drawn.tables,
+    fields.ARGUMENTS: drawn.tables,
     fields.BIT: st.booleans(),
 }
 

@@ -1,9 +1,11 @@
 """Where a command finds AMQP."""
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.server.certificates import configured, make_files, running
 
 from leporid.cli import amqp
 from leporid.cli.outcomes import Failure, Forbidden, WrongUse
@@ -28,6 +30,18 @@ def test_the_management_api_says_where(shared_broker):
 def test_a_variable_wins(shared_broker):
     client = amqp.connected(session("http://127.0.0.1:1", LEPORID_AMQP_URL=shared_broker.url))
     client.close()
+
+
+def test_an_address_says_whom_to_trust(tmp_path: Path):
+    files = make_files(tmp_path)
+    with running(tmp_path, configured(files.issue("localhost", "server"))) as broker:
+        url = f"amqps://localhost:{broker.amqps_port}/"
+        given = f"{url}?cacertfile={files.trusted}"
+        client = amqp.connected(session("http://127.0.0.1:1", LEPORID_AMQP_URL=given))
+        assert client.declare_queue("q") == 0
+        client.close()
+        with pytest.raises(Failure, match="certificate of localhost over AMQP is not trusted"):
+            amqp.connected(session("http://127.0.0.1:1", LEPORID_AMQP_URL=url))
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,11 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from tests.server.certificates import configured, make_files, running
 
 from leporid.cli.bench import figures, plan_of
 from leporid.cli.main import parser
@@ -59,17 +62,58 @@ def test_figures():
     assert latency["samples"] == 100
 
 
-@pytest.mark.parametrize("options", ["-x 2 -y 2 -s 1000", "-c 100 -f persistent", "-a -e bench.x"])
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker with TLS, and the authority that signed its certificate."""
+    folder = tmp_path_factory.mktemp("tls")
+    files = make_files(folder)
+    with running(folder, configured(files.issue("localhost", "server"))) as broker:
+        yield f"amqps://guest:guest@localhost:{broker.amqps_port}/%2F?cacertfile={files.trusted}"
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["-x 2 -y 2 -s 1000", "-c 100 -f persistent", "-a -e bench.x", "-s 300000 -C 20 -q 1"],
+)
 def test_so_many_messages_come(options, leporid, shared_broker):
     given = ["bench", "-h", shared_broker.url, "-C", "500", "-z", "60", *options.split()]
     before = leporid("queues", "list", "-q")
     assert leporid.run(*given) == 0
-    found = json.loads(leporid.out)
-    sent = 500 * found["load"]["producers"]
+    check_all_came(json.loads(leporid.out), 20 if "-C" in options else 500)
+    assert leporid("queues", "list", "-q") == before, "its own queue is gone"
+
+
+@pytest.mark.parametrize(
+    "options", ["-x 2 -y 2 -s 1000", "-c 100 -f persistent", "-a", "-s 300000 -C 20 -q 1"]
+)
+def test_so_many_messages_come_over_tls(options, leporid, encrypted):
+    assert leporid.run("bench", "-h", encrypted, "-C", "500", "-z", "60", *options.split()) == 0
+    check_all_came(json.loads(leporid.out), 20 if "-C" in options else 500)
+
+
+def test_what_goes_wrong_with_tls_is_one_line(leporid, encrypted, shared_broker, tmp_path):
+    trusted = encrypted.partition("?")[2]
+    untrusted = encrypted.replace(trusted, "heartbeat=0")
+    plain = f"amqps://localhost:{shared_broker.amqp_port}/?{trusted}"
+    for url, code, told in (
+        (untrusted, 1, "the certificate of localhost:"),
+        (untrusted, 1, "is not trusted: "),
+        (untrusted, 1, "?cacertfile=FILE"),
+        (encrypted.replace("localhost", "127.0.0.1"), 1, "is not trusted: IP address mismatch"),
+        (plain, 1, "no TLS with localhost:"),
+        (plain.replace(trusted, f"cacertfile={tmp_path}/none"), 2, "cannot use the certificates"),
+        (plain.replace(trusted, "cafile=x"), 2, "unknown parameter 'cafile'"),
+    ):
+        leporid("bench", "-h", url, code=code)
+        assert told in leporid.error
+        assert leporid.error.count("\n") == 1
+
+
+def check_all_came(found: dict[str, Any], each: int) -> None:
+    sent = each * found["load"]["producers"]
     assert (found["sent"], found["confirmed"], found["received"]) == (sent, sent, sent)
     assert found["latency_ms"]["samples"] > 0
     assert found["latency_ms"]["p50"] > 0
-    assert leporid("queues", "list", "-q") == before, "its own queue is gone"
 
 
 def test_a_rate_is_kept_and_a_line_is_shown(leporid, shared_broker, tmp_path):

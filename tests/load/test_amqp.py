@@ -87,4 +87,4 @@ def test_refusal_says_why(refusing_broker: Callable[[str], str]):
 
 def test_other_protocols_are_refused():
     with pytest.raises(ValueError, match="not of the form amqp://"):
-        Client("amqps://localhost")
+        Client("http://localhost")

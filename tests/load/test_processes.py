@@ -1,12 +1,21 @@
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from leporid.amqp.methods import BasicDeliver, ConnectionClose
 from leporid.load.amqp import Client, Refused, frame, method
-from leporid.load.processes import Load, LoadFailed, Publisher, Receiver, delivery_size
+from leporid.load.processes import (
+    RECEIVE_BYTES,
+    Load,
+    LoadFailed,
+    Publisher,
+    Receiver,
+    delivery_size,
+)
 
 QUEUES = ("q",)
 
@@ -22,6 +31,22 @@ class Loopback(Client):
 
     def request(self, ids: tuple[int, int], arguments: bytes) -> bytes:
         return b""
+
+
+class Stingy:
+    """A socket that takes so much at a time."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.room = 0
+
+    def send(self, data: bytes) -> int:
+        if not self.room:
+            raise ssl.SSLWantWriteError
+        return self._sock.send(data[: self.room])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
 
 
 @pytest.fixture
@@ -98,6 +123,34 @@ def test_acknowledges_when_enough_came(client: Loopback):
     client.peer.sendall(delivery(3) + delivery(4))
     receiver.receive()
     assert client.peer.recv(1000) == confirm(4, multiple=True)
+
+
+def test_what_the_socket_does_not_take_of_an_acknowledgement_follows(client: Loopback):
+    sock = Stingy(client.sock)
+    client.sock = sock
+    receiver = Receiver(client, "q", ack_every=1)
+    sent = b""
+    for tag, room in ((1, 0), (2, 5), (3, 100), (4, 100)):
+        sock.room = room
+        client.peer.sendall(delivery(tag))
+        receiver.receive()
+    receiver.acknowledge()
+    while len(sent) < 2 * len(confirm(1, multiple=True)):
+        sent += client.peer.recv(1000)
+    # The first was begun, so it is ended; the next one stands for all that came since.
+    assert sent == confirm(1, multiple=True) + confirm(4, multiple=True)
+
+
+def test_a_delivery_may_be_larger_than_what_is_read_at_once(client: Loopback):
+    receiver = Receiver(client, "q", ack_every=1)
+    data = delivery(1, bytes(200_000)) + delivery(2, bytes(200_000))
+    assert len(data) > 4 * RECEIVE_BYTES
+    for at in range(0, len(data), 50_000):
+        client.peer.sendall(data[at : at + 50_000])
+        receiver.receive()
+    while receiver.delivered < 2:
+        receiver.receive()
+    assert client.peer.recv(1000) == confirm(1, multiple=True) + confirm(2, multiple=True)
 
 
 def test_receiver_notices_the_end(client: Loopback):

@@ -34,10 +34,41 @@ def address(session: Session) -> tuple[str, ssl.SSLContext | None]:
         Failure: the broker does not say.
     """
     given = getattr(session.options, "amqp_url", None) or session.environment.get(URL_VARIABLE)
-    url, context = (given, None) if given else _found(session)
-    if urlsplit(url).scheme == "amqps":
-        url, context = "amqp" + url.removeprefix("amqps"), ssl.create_default_context()
-    return url, context
+    return (given, None) if given else _found(session)
+
+
+def tls_of(url: str) -> tuple[ssl.SSLContext | None, str]:
+    """Return what an `amqps` address says in its query: whom to trust, the certificate's name.
+
+    The parameters are RabbitMQ's (`cacertfile`, `certfile`, `keyfile`, `verify`,
+    `server_name_indication`). Of an address without TLS: None, "".
+
+    Raises:
+        WrongUse: a parameter cannot be understood, or a file cannot be used.
+    """
+    if urlsplit(url).scheme != "amqps":
+        return None, ""
+    # Not at the top: it takes longer than most commands.
+    from leporid.client.errors import LocalProtocolError
+    from leporid.client.settings import Settings
+
+    try:
+        found = Settings.from_url(url)
+    except LocalProtocolError as error:
+        raise WrongUse(str(error)) from None
+    return found.tls, found.tls_name
+
+
+def unreachable(place: str, error: OSError) -> Failure:
+    """Return what to tell when nobody answers there, or TLS does not come about."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Failure(
+            f"the certificate of {place} is not trusted: {error.verify_message} "
+            "(?cacertfile=FILE in the address says whose are)"
+        )
+    if isinstance(error, ssl.SSLError):
+        return Failure(f"no TLS with {place}: {error.reason or error}; is that a port with TLS?")
+    return Failure(f"no broker at {place}: {error.strerror or error}")
 
 
 def connected(session: Session) -> Client:
@@ -50,16 +81,18 @@ def connected(session: Session) -> Client:
     from leporid.load.amqp import Client, Refused
 
     url, context = address(session)
-    host = urlsplit(url).hostname or ""
+    host, name = urlsplit(url).hostname or "", ""
+    if context is None:
+        context, name = tls_of(url)
     try:
-        return Client(url, tls=context, tls_name=host if context else "")
+        return Client(url, tls=context, tls_name=name)
+    except OSError as error:  # that of a certificate is a ValueError, too
+        raise unreachable(f"{host} over AMQP", error) from None
     except ValueError as error:
         raise WrongUse(str(error)) from None
     except Refused as refused:
         # Before the login a broker only closes the connection, which is its answer to a password.
         raise Forbidden(f"the broker at {host} does not let us in over AMQP: {refused}") from None
-    except OSError as error:
-        raise Failure(f"no broker at {host} over AMQP: {error.strerror or error}") from None
 
 
 def _found(session: Session) -> tuple[str, ssl.SSLContext | None]:

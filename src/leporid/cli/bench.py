@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import ssl
 import sys
 import time
 from collections.abc import Sequence
@@ -16,13 +17,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from leporid.cli.amqp import URL_VARIABLE, tls_of, unreachable
 from leporid.cli.command import Parser, Plain
 from leporid.cli.outcomes import DONE, INTERRUPTED, Failure, WrongUse, tell
 
 if TYPE_CHECKING:
+    from leporid.load.amqp import Client
     from leporid.load.processes import Counts, Load, Running
 
-URL_VARIABLE: Final = "LEPORID_AMQP_URL"
 URL_DEFAULT: Final = "amqp://guest:guest@localhost:5672/%2F"
 STAMP_BYTES: Final = 8
 LOOK_SECONDS: Final = 0.01
@@ -114,6 +116,8 @@ class Plan:
     deletes: bool
     queue_type: str
     exchange_type: str
+    tls: ssl.SSLContext | None
+    tls_name: str
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
@@ -167,16 +171,20 @@ def plan_of(options: argparse.Namespace) -> Plan:
     url = options.uri or os.environ.get(URL_VARIABLE) or URL_DEFAULT
     return Plan(
         url, load, queue, load.exchange, key, not options.predeclared, not options.queue,
-        options.queue_type, options.type,
+        options.queue_type, options.type, *tls_of(url),
     )  # fmt: skip
+
+
+def _connect(plan: Plan) -> Client:
+    from leporid.load.amqp import Client
+
+    return Client(plan.url, tls=plan.tls, tls_name=plan.tls_name)
 
 
 def declare(plan: Plan) -> None:
     """Declare what is to be there."""
-    from leporid.load.amqp import Client
-
     durable = plan.load.persistent or plan.queue_type != "classic"
-    with Client(plan.url) as client:
+    with _connect(plan) as client:
         client.declare_queue(plan.queue, durable=durable, kind=plan.queue_type)
         if plan.exchange:
             client.declare_exchange(plan.exchange, plan.exchange_type)
@@ -184,9 +192,7 @@ def declare(plan: Plan) -> None:
 
 
 def _delete(plan: Plan) -> None:
-    from leporid.load.amqp import Client
-
-    with Client(plan.url) as client:
+    with _connect(plan) as client:
         client.delete_queue(plan.queue)
         if plan.exchange:
             client.delete_exchange(plan.exchange)
@@ -271,7 +277,7 @@ def run(options: argparse.Namespace) -> int:
         if plan.declares:
             declare(plan)
         try:
-            with Running(plan.url, plan.load) as running:
+            with Running(plan.url, plan.load, tls=plan.tls, tls_name=plan.tls_name) as running:
                 found = _watch(running, plan, options)
         finally:
             if plan.deletes and plan.declares:
@@ -282,13 +288,13 @@ def run(options: argparse.Namespace) -> int:
             _write(options.output_file, text)
     except Failure as failure:
         return tell(failure)
-    except ValueError as error:
-        return tell(WrongUse(str(error)))
     except (LoadFailed, Refused) as error:
         return tell(Failure(str(error)))
     except OSError as error:
         place = urlsplit(plan.url).netloc.rpartition("@")[2]
-        return tell(Failure(f"no broker at {place}: {error.strerror or error}"))
+        return tell(unreachable(place, error))
+    except ValueError as error:  # after those: that of a certificate is both
+        return tell(WrongUse(str(error)))
     except KeyboardInterrupt:
         return INTERRUPTED
     return DONE

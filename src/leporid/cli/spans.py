@@ -195,7 +195,10 @@ async def _export(session: Session, spans: Spans, most: int | None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, consuming.cancel)
     try:
-        async with connect(url, tls=context) as connection, connection.channel() as channel:
+        async with (
+            connect(url, **({"tls": context} if context else {})) as connection,
+            connection.channel() as channel,
+        ):
             queue = await channel.queue(
                 exclusive=True, durable=False, auto_delete=True, length_max=WAITING_MAX
             )

@@ -26,7 +26,10 @@ FRAME_HEAD = struct.Struct(">BHI")
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 # No broker needs longer for one answer, a declaration behind ten thousand bindings included.
 ANSWER_SECONDS = 60.0
+PORT, TLS_PORT = 5672, 5671
 RECEIVE_BYTES = 65536
+# What a socket that does not block raises when it takes or has nothing: without TLS, and with it.
+WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 # In Linux's in.h; Python's socket module has no name for it.
 IP_BIND_ADDRESS_NO_PORT = 24
 
@@ -152,12 +155,14 @@ class Client:
     """A blocking connection.
 
     Args:
-        url: `amqp://user:password@host:port/vhost`, each part but the host optional.
+        url: `amqp://user:password@host:port/vhost`, each part but the host optional; `amqps://` is
+            encrypted.
         source: the address to connect from, if not the one that the kernel chooses.
         capabilities: what the broker is told that this client understands.
         receive_bytes: of the kernel's buffer for what is not read yet; 0: as the kernel likes.
-        tls: encrypts, and knows whom to trust; None: nothing is encrypted.
-        tls_name: the host name that the broker's certificate must have.
+        tls: encrypts, and knows whom to trust; None: nothing is encrypted, or with `amqps` those
+            are trusted whom the system trusts.
+        tls_name: the host name that the broker's certificate must have, if not the URL's.
     """
 
     def __init__(
@@ -171,11 +176,14 @@ class Client:
         tls_name: str = "",
     ) -> None:
         parts = urllib.parse.urlsplit(url)
-        if parts.scheme != "amqp":
+        if parts.scheme not in ("amqp", "amqps"):
             raise ValueError(
-                "the broker's address is not of the form amqp://USER:…@HOST:PORT/VHOST"
+                "the broker's address is not of the form amqp://USER:…@HOST:PORT/VHOST, or amqps://"
             )
-        address = parts.hostname or "127.0.0.1", parts.port or 5672
+        if parts.scheme == "amqps" and tls is None:
+            tls = ssl.create_default_context()
+        host = parts.hostname or "127.0.0.1"
+        address = host, parts.port or (TLS_PORT if parts.scheme == "amqps" else PORT)
         self.inbox: bytearray = bytearray()
         self.frame_bytes_max: int = FRAME_BYTES_MAX
         # Without the first, a broker that refuses the login closes the socket and says nothing.
@@ -186,7 +194,7 @@ class Client:
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             if tls is not None:
-                self.sock = tls.wrap_socket(self.sock, server_hostname=tls_name)
+                self.sock = tls.wrap_socket(self.sock, server_hostname=tls_name or host)
             self._log_in(
                 urllib.parse.unquote(parts.username or "guest"),
                 urllib.parse.unquote(parts.password or "guest"),
@@ -232,6 +240,25 @@ class Client:
         except (OSError, Refused):
             pass
         self.sock.close()
+
+    @property
+    def unread(self) -> bool:
+        """Whether something is decrypted and not received: no selector tells of it."""
+        return isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
+
+    def send_some(self, data: bytes | memoryview) -> int:
+        """Send what a socket that does not block takes now; return how many bytes."""
+        try:
+            return self.sock.send(data)
+        except WOULD_BLOCK:
+            return 0
+
+    def receive_some(self, room: memoryview) -> int | None:
+        """Receive what a socket that does not block has; return how many bytes, None: none yet."""
+        try:
+            return self.sock.recv_into(room)
+        except WOULD_BLOCK:
+            return None
 
     def _send(self, channel: int, ids: Ids, arguments: bytes) -> None:
         self.sock.sendall(method(channel, ids, arguments))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import multiprocessing
 import selectors
 import signal
+import ssl
 import struct
 import sys
 import threading
@@ -156,6 +157,7 @@ class Publisher:
         self._begun = 0  # messages of all blocks that were begun
         self._next_block = 0
         self._unsent = memoryview(b"")
+        self._room = memoryview(bytearray(CONFIRMS_BYTES))
         # Confirms: every tag up to `_confirmed_upto`, and these beyond it.
         self._confirmed_upto = 0
         self._confirmed_beyond: set[int] = set()
@@ -196,11 +198,7 @@ class Publisher:
                     STAMP.pack_into(self._unsent, self._stamp_at, time.monotonic_ns())
                 self._next_block = (self._next_block + 1) % len(self.blocks)
                 self._begun += self.block_messages
-            try:
-                sent = self.client.sock.send(self._unsent)
-            except BlockingIOError:
-                return
-            self._unsent = self._unsent[sent:]
+            self._unsent = self._unsent[self.client.send_some(self._unsent) :]
             if self._unsent:
                 return
 
@@ -211,10 +209,12 @@ class Publisher:
     def receive(self) -> None:
         """Read confirms, and whatever else the broker says."""
         inbox = self.client.inbox
-        data = self.client.sock.recv(CONFIRMS_BYTES)
-        if not data:
+        count = self.client.receive_some(self._room)
+        if count is None:
+            return
+        if not count:
             raise LoadFailed("the broker closed a publisher's connection")
-        inbox += data
+        inbox += self._room[:count]
         at = 0
         while len(inbox) - at >= FRAME_OVERHEAD:
             kind, _, size = FRAME_HEAD.unpack_from(inbox, at)
@@ -299,6 +299,7 @@ class Receiver:
         self.delivered: int = 0
         self.delivery_bytes: int = 0
         self._acked = 0
+        self._unsent: bytes = b""  # an acknowledgement that the socket has not taken
         self._on_deliveries = on_deliveries
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._kept = len(client.inbox)
@@ -309,7 +310,13 @@ class Receiver:
 
     def receive(self) -> None:
         """Read what is there, count it, acknowledge when it is time."""
-        count = self.client.sock.recv_into(self._buffer[self._kept :])
+        if self._kept == len(self._buffer):  # one delivery is larger
+            buffer = memoryview(bytearray(2 * self._kept))
+            buffer[: self._kept] = self._buffer
+            self._buffer = buffer
+        count = self.client.receive_some(self._buffer[self._kept :])
+        if count is None:
+            return
         if not count:
             raise LoadFailed("the broker closed a receiver's connection")
         self._kept += count
@@ -338,18 +345,23 @@ class Receiver:
         rest = self._kept - whole * size
         buffer[:rest] = buffer[whole * size : self._kept]
         self._kept = rest
-        if self.ack_every and self.delivered - self._acked >= self.ack_every:
-            self._acknowledge()
+        self.acknowledge()
 
-    def _acknowledge(self) -> None:
-        frame = ack(self.delivered, multiple=True)
-        try:
-            sent = self.client.sock.send(frame)
-        except BlockingIOError:
-            return  # the broker does not read; the next read's acknowledgement covers this one
-        if sent != len(frame):
-            raise LoadFailed("an acknowledgement was sent in part")
-        self._acked = self.delivered
+    def acknowledge(self) -> None:
+        """Acknowledge what has come, if it is time, as far as the socket takes it."""
+        # What is left goes first: TLS takes nothing else.
+        if not self._unsent and self.ack_every and self.delivered - self._acked >= self.ack_every:
+            self._unsent = ack(self.delivered, multiple=True)
+            self._acked = self.delivered
+        if self._unsent:
+            self._unsent = self._unsent[self.client.send_some(self._unsent) :]
+
+
+def _receive(one: Publisher | Receiver) -> None:
+    """Have it read all that a selector has told of."""
+    one.receive()
+    while one.client.unread:
+        one.receive()
 
 
 def body_at(data: memoryview) -> int:
@@ -387,10 +399,14 @@ class Running:
     Args:
         url: where the broker is.
         load: what to do; queues and exchange must be there.
+        tls, tls_name: as of a `Client`.
     """
 
-    def __init__(self, url: str, load: Load) -> None:
+    def __init__(
+        self, url: str, load: Load, *, tls: ssl.SSLContext | None = None, tls_name: str = ""
+    ) -> None:
         self._url = url
+        self._tls, self._tls_name = tls, tls_name
         self._load = load
         context = multiprocessing.get_context("fork")
         self._made = context.RawArray("q", 3)  # published, confirmed, refused
@@ -485,11 +501,14 @@ class Running:
             self._together.abort()
             raise
 
+    def _connect(self) -> Client:
+        return Client(self._url, tls=self._tls, tls_name=self._tls_name)
+
     def _publish(self) -> None:
         load = self._load
         keys = load.keys or load.queues
         publishers = [
-            Publisher(Client(self._url), load, keys[at :: load.producers] or keys)
+            Publisher(self._connect(), load, keys[at :: load.producers] or keys)
             for at in range(load.producers)
         ]
         selector = selectors.DefaultSelector()
@@ -507,7 +526,7 @@ class Running:
             for ready, events in selector.select(paused_seconds):
                 publisher = ready.data
                 if events & selectors.EVENT_READ:
-                    publisher.receive()
+                    _receive(publisher)
                 if events & selectors.EVENT_WRITE:
                     publisher.send()
                 wanted = selectors.EVENT_READ
@@ -526,7 +545,7 @@ class Running:
         load = self._load
         receivers = [
             Receiver(
-                Client(self._url),
+                self._connect(),
                 load.queues[at % len(load.queues)],
                 ack_every=load.ack_every,
                 prefetch=load.prefetch,
@@ -541,8 +560,13 @@ class Running:
         self._together.wait(START_SECONDS)
         taken = self._taken
         while not self._stopped.value:
-            for ready, _ in selector.select(SELECT_SECONDS):
-                ready.data.receive()
+            found = selector.select(SELECT_SECONDS)
+            for ready, _ in found:
+                _receive(ready.data)
+            if not found:
+                # The broker may wait for an acknowledgement that a socket has not taken.
+                for receiver in receivers:
+                    receiver.acknowledge()
             taken[0] = sum(one.delivered for one in receivers)
         for receiver in receivers:
             receiver.client.sock.close()

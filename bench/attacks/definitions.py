@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator
+from string import ascii_letters
 
 from bench.attacks.attack import MB, Bounds, Ground, Steps, attack, with_memory
 from bench.attacks.peer import (
@@ -21,6 +23,8 @@ from leporid.load.amqp import BASIC_QOS, CHANNEL_CLOSE, EXCHANGE_DELETE, short, 
 BLOCK = 1000
 CLOSE_ARGUMENTS = struct.pack(">H", 200) + short("") + bytes(4)
 ARGUMENT_BYTES = 120_000
+# Nearly as many as Leporid takes.
+WIDE = 1_000
 STREAM: dict[str, object] = {"x-queue-type": "stream"}
 PREFETCH = struct.pack(">IH?", 0, 10, False)
 
@@ -67,6 +71,23 @@ def flood_binds(ground: Ground) -> Steps:
         yield
         count = ground.count(100_000)
         send_all(peer, (queue_bind("flood", "flood", f"k.{at}.*") for at in range(count)))
+
+
+@attack("wide-tables")
+def wide_tables(ground: Ground) -> Steps:
+    """600 declares, binds to a headers exchange, and consumes, with 1,000 arguments each."""
+    names = itertools.islice(itertools.product(ascii_letters, repeat=3), WIDE)
+    fields = b"".join(short("".join(name)) + b"V" for name in names)
+    wide = struct.pack(">I", len(fields)) + fields
+    with ground.peer() as peer:
+        peer.push(exchange_declare("wide", "headers") + queue_declare("wide"))
+        peer.settle()
+        yield
+        for at in range(ground.count(600)):
+            peer.push(queue_declare(f"wide.{at}", wide))
+            peer.push(queue_bind("wide", "wide", str(at), wide))
+            peer.push(consume("wide", f"c{at}", wide))
+        peer.settle()
 
 
 # ------------------------------------------------------------------ what goes all at once

@@ -17,11 +17,13 @@ from bench.attacks.peer import (
     TX_SELECT,
     Peer,
     consume,
+    exchange_declare,
     publish,
     queue_declare,
 )
+from bench.attacks.target import LEPORID
 
-from leporid.load.amqp import ack, short
+from leporid.load.amqp import EXCHANGE_DELETE, ack, short
 
 MILLION = 1_000_000
 MIB = 1024 * 1024
@@ -32,6 +34,8 @@ ALLOWED = 9_999
 BLOCK = 1_000
 # None of them expires while the attack lasts.
 LATER_MS = 600_000
+# In which 300,000 messages are published, and the canary started.
+DELAYS_SECONDS = 20.0
 # Messages for finding out how fast the broker takes them.
 TRIAL = 20_000
 # From the last message to the moment: the canary is started, and looks at the broker at rest.
@@ -186,6 +190,32 @@ def purge_timers(ground: Ground) -> Steps:
         peer.settle()
         yield
         peer.ask(QUEUE_PURGE, b"\0\0" + short("q") + b"\0")
+
+
+@attack("delays-due", brokers=(LEPORID,))
+def delays_due(ground: Ground) -> Steps:
+    """300,000 delayed messages are due at one moment."""
+    with ground.peer() as peer:
+        peer.push(queue_declare("q"))
+        moment = time.time() + DELAYS_SECONDS
+        headers = {"x-deliver-at": round(1000 * moment)}
+        fill(peer, "q", ground.count(300_000), publish("", "q", headers=headers))
+        yield
+        wait_for(time.monotonic() + moment - time.time())
+
+
+@attack("delays-gone", brokers=(LEPORID,))
+def delays_gone(ground: Ground) -> Steps:
+    """An exchange in which a million delayed messages wait is deleted."""
+    with ground.peer() as peer:
+        peer.push(exchange_declare("later", "x-delayed-message", {"x-delayed-type": "fanout"}))
+        times = Random(1).sample(range(LATER_MS, 10 * LATER_MS), ground.count(MILLION))
+        for at in range(0, len(times), BLOCK):
+            some = (publish("later", "", headers={"x-delay": ms}) for ms in times[at : at + BLOCK])
+            peer.push(b"".join(some))
+        peer.settle()
+        yield
+        peer.ask(EXCHANGE_DELETE, b"\0\0" + short("later") + b"\0")
 
 
 @attack("policy-max-length")

@@ -13,9 +13,9 @@ from leporid.amqp.constants import SHORTSTR_BYTES_MAX
 from leporid.amqp.errors import SyntaxFault
 from leporid.amqp.tables import Value, check_count, decode_table, encode_table
 
-ARGUMENT_VALUES_MAX: Final = 4096
+ARGUMENT_VALUES_MAX: Final = 1024
 """In the table of a method, with those in tables and arrays within it: each takes some microseconds
-to decode, to count and to store, in one piece, so the largest table takes some 10 ms."""
+to decode, to count and to store, in one piece, so the largest table takes some 5 ms."""
 
 LONG_BYTES: Final = 4
 

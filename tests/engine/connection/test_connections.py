@@ -6,6 +6,11 @@ from itertools import count, pairwise
 
 from tests.engine.frames import frames_of, publish
 from tests.engine.session_fake import Peer
+from tests.engine.slices import cut_often, steps_of
+
+from leporid.amqp.frames import method_frame
+from leporid.amqp.methods import QueueDeclare
+from leporid.amqp.tables import Value
 
 MS = 1_000_000
 
@@ -45,6 +50,15 @@ def test_the_input_of_a_connection_is_cut_and_taken_up_in_later_turns(engine, qu
     assert max(after - before for before, after in pairwise(seen)) < 200
     assert seen[-1] == 1000
     assert peer.connection.reading
+
+
+def test_each_large_method_ends_a_slice(engine, peer):
+    cut_often(engine)
+    before = len(peer.session.methods)
+    many: dict[str, Value] = {f"x-{at}": None for at in range(1000)}
+    peer.feed(method_frame(1, QueueDeclare(queue="q", arguments=many)) * 5)
+    assert len(peer.session.methods) == before + 1
+    assert steps_of(engine, lambda: len(peer.session.methods)) == [1] * 4
 
 
 def test_connections_that_were_cut_take_turns(engine, queue):

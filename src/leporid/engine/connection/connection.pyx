@@ -56,6 +56,8 @@ cdef enum:
     UNITS_A_READ = 8
     UNITS_A_METHOD = 32
     UNITS_A_LOSS = 64
+    # A larger method may have thousands of arguments, of which no unit says how long they take.
+    METHOD_BYTES_LARGE = 1024
     WAIT = 2                        # for more input, or until what holds it is over
 
 PROTOCOL_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
@@ -322,8 +324,12 @@ cdef class Connection:
         self.at += size + 8
         self.connections.queues.work()  # earlier publishes are delivered before the method counts
         settles = self.logs.settles
+        if size > METHOD_BYTES_LARGE:
+            self.connections.clock.over()   # the slice has begun: what follows is part of it
         self.session.on_method(number, payload[:size])
         self.connections.clock.units += UNITS_A_METHOD
+        if size > METHOD_BYTES_LARGE:
+            self.connections.clock.over()
         if self.logs.settles != settles:  # a purge, or a get without acks
             self.settle_generation = self.logs.settles_generation
         return 0

@@ -68,6 +68,21 @@ def test_malformed_properties_are_a_syntax_error(connection, name, raw):
     assert caught.value.reply_code == 502
 
 
+def test_arguments_are_limited_and_headers_are_not(connect, name):
+    """RabbitMQ: there may be as many as fit into a frame."""
+    queue = name()
+    connection = connect()
+    channel = connection.channel()
+    channel.queue_declare(queue, arguments={f"a{at}": at for at in range(1000)})
+    headers = {f"h{at}": at for at in range(5000)}
+    channel.basic_publish("", queue, b"", BasicProperties(headers=headers))
+    _, properties, _ = channel.basic_get(queue, auto_ack=True)
+    assert properties.headers == headers
+    with pytest.raises(ConnectionClosedByBroker, match="more values than the limit of 1024") as end:
+        channel.queue_bind(queue, "amq.headers", arguments={f"a{at}": at for at in range(1025)})
+    assert end.value.reply_code == 502
+
+
 def test_mandatory_reply_is_returned_only_if_it_does_not_arrive(channel, connect, name):
     """RabbitMQ: always, although it delivers it."""
     queue = name()

@@ -127,7 +127,7 @@ def test_acknowledges_when_enough_came(client: Loopback):
 
 def test_what_the_socket_does_not_take_of_an_acknowledgement_follows(client: Loopback):
     sock = Stingy(client.sock)
-    client.sock = sock
+    client.sock = sock  # type: ignore[assignment]
     receiver = Receiver(client, "q", ack_every=1)
     sent = b""
     for tag, room in ((1, 0), (2, 5), (3, 100), (4, 100)):

@@ -27,14 +27,15 @@ EVERYWHERE: Final = ("0.0.0.0", "::")
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
-def address(session: Session) -> tuple[str, ssl.SSLContext | None]:
-    """Return where AMQP is in the virtual host that the command means, with TLS or without.
+def address(session: Session) -> tuple[str, ssl.SSLContext | None, str]:
+    """Return where AMQP is in the virtual host that the command means, and TLS as `tls_of` does.
 
     Raises:
         Failure: the broker does not say.
+        WrongUse: what was given cannot be understood.
     """
     given = getattr(session.options, "amqp_url", None) or session.environment.get(URL_VARIABLE)
-    return (given, None) if given else _found(session)
+    return (given, *tls_of(given)) if given else (*_found(session), "")
 
 
 def tls_of(url: str) -> tuple[ssl.SSLContext | None, str]:
@@ -80,10 +81,8 @@ def connected(session: Session) -> Client:
     """
     from leporid.load.amqp import Client, Refused
 
-    url, context = address(session)
-    host, name = urlsplit(url).hostname or "", ""
-    if context is None:
-        context, name = tls_of(url)
+    url, context, name = address(session)
+    host = urlsplit(url).hostname or ""
     try:
         return Client(url, tls=context, tls_name=name)
     except OSError as error:  # that of a certificate is a ValueError, too

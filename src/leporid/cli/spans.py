@@ -188,7 +188,7 @@ async def _export(session: Session, spans: Spans, most: int | None) -> None:
     """Read copies until a signal comes, or as many spans are made as were asked for."""
     from leporid.client import ClientError, connect
 
-    url, context = address(session)
+    url, context, name = address(session)
     consuming = asyncio.current_task()
     assert consuming is not None
     loop = asyncio.get_running_loop()
@@ -196,7 +196,7 @@ async def _export(session: Session, spans: Spans, most: int | None) -> None:
         loop.add_signal_handler(number, consuming.cancel)
     try:
         async with (
-            connect(url, **({"tls": context} if context else {})) as connection,
+            connect(url, tls=context, tls_name=name) as connection,
             connection.channel() as channel,
         ):
             queue = await channel.queue(

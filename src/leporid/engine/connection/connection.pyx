@@ -56,8 +56,7 @@ cdef enum:
     UNITS_A_READ = 8
     UNITS_A_METHOD = 32
     UNITS_A_LOSS = 64
-    # A larger method may have thousands of arguments, of which no unit says how long they take.
-    METHOD_BYTES_LARGE = 1024
+    METHOD_BYTES_LARGE = 1024       # its arguments may be many: it ends a slice, by its bytes / 16
     WAIT = 2                        # for more input, or until what holds it is over
 
 PROTOCOL_HEADERS = (b"AMQP\x00\x00\x09\x01", b"AMQP\x01\x01\x00\x09")
@@ -327,9 +326,7 @@ cdef class Connection:
         if size > METHOD_BYTES_LARGE:
             self.connections.clock.over()   # the slice has begun: what follows is part of it
         self.session.on_method(number, payload[:size])
-        self.connections.clock.units += UNITS_A_METHOD
-        if size > METHOD_BYTES_LARGE:
-            self.connections.clock.over()
+        self.connections.clock.units += UNITS_A_METHOD + size // 16
         if self.logs.settles != settles:  # a purge, or a get without acks
             self.settle_generation = self.logs.settles_generation
         return 0

@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from leporid.amqp.methods import ExchangeBind, ExchangeUnbind, QueueBind, QueueUnbind
 from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME
-from leporid.broker.exchange.topology import DEFAULT_EXCHANGE
+from leporid.broker.exchange.exchange import DEFAULT_EXCHANGE
 from leporid.broker.exchange.types import Binding
 from leporid.broker.exchange.types.phash2 import phash2_of_table
 from leporid.broker.names import exchange_in, queue_in

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from leporid.amqp.errors import AccessRefused
 from leporid.broker.access import tags
 from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME
-from leporid.broker.exchange.topology import DEFAULT_EXCHANGE
+from leporid.broker.exchange.exchange import DEFAULT_EXCHANGE
 from leporid.management.admission import taken
 from leporid.management.answers import disconnected
 from leporid.management.authorization import manager, not_authorised, not_found

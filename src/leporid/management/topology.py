@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME
-from leporid.broker.exchange.topology import DEFAULT_EXCHANGE
+from leporid.broker.exchange.exchange import DEFAULT_EXCHANGE
 from leporid.broker.names import REPLY_PREFIX
 from leporid.management import exchanges, queues
 from leporid.management.admission import waited_for

@@ -3,7 +3,7 @@ from tests.broker.exchange.types.bindings import message
 from tests.broker.topology_world import World
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.broker.exchange.topology import DEFAULT_EXCHANGE
+from leporid.broker.exchange.exchange import DEFAULT_EXCHANGE
 from leporid.broker.exchange.types import Binding
 from leporid.broker.registry import finished
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.broker.topology_world import World
 
-from leporid.broker.exchange.topology import DEFAULT_EXCHANGE
+from leporid.broker.exchange.exchange import DEFAULT_EXCHANGE
 
 
 @pytest.fixture

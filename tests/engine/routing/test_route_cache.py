@@ -219,3 +219,83 @@ def test_channels_of_one_connection_may_use_many_exchanges(engine, peer, queue):
                 peer.feed(publish(channel, "k", exchange=exchange))
     assert queue.ready_count == 6
     assert one.asked == two.asked == {"k": 1}
+
+
+# -------------------------------------------------------------- keys that meet the same bindings
+
+
+class Binding:
+    """Is only looked at for being the same one."""
+
+
+@pytest.fixture
+def meeting(routes):
+    """Keys that begin with the same letter meet the same bindings; others meet none."""
+    routes.met = {"a": [Binding()], "b": [Binding(), Binding()]}
+    routes.cache.met_by = lambda key: routes.met.get(key[:1], [])
+    return routes
+
+
+def test_keys_that_meet_the_same_bindings_are_asked_for_once(meeting, queue):
+    for letter in "abc":
+        meeting.queues |= {f"{letter}{number}": [queue] * (letter < "c") for number in range(100)}
+    for number in range(100):
+        meeting.send(f"a{number}", f"b{number}", f"c{number}", f"a{number}")
+    assert meeting.asked == {"a0": 1, "b0": 1, "c0": 1}
+    assert queue.ready_count == 300
+
+
+def test_what_changes_is_asked_for_again(meeting, queue, engine):
+    meeting.queues = {"a0": [queue]}
+    meeting.send("a0", "a1")
+    other = engine.queue(1, "other", False)
+    meeting.queues = {"a2": [other], "a3": [queue]}
+    meeting.cache.forget_key("b")  # whatever changes, changes the epoch
+    meeting.send("a2", "a4", "a0")
+    assert (queue.ready_count, other.ready_count) == (3, 2)
+    assert meeting.asked == {"a0": 1, "a2": 1}
+    meeting.cache.forget()
+    meeting.send("a3", "a5", "a0")
+    assert (queue.ready_count, other.ready_count) == (6, 2)
+
+
+def test_a_binding_at_the_address_of_one_that_went_is_another_one(meeting, queue):
+    meeting.queues = {"a0": [queue]}
+    meeting.send("a0")
+    addresses = {id(meeting.met["a"][0])}
+    for number in range(1, 100):
+        meeting.met["a"] = [Binding()]
+        assert id(meeting.met["a"][0]) not in addresses, "those that are known are kept"
+        addresses.add(id(meeting.met["a"][0]))
+        meeting.send(f"a{number}")
+    assert queue.ready_count == 1
+    assert meeting.asked == {f"a{number}": 1 for number in range(100)}
+
+
+def test_what_takes_long_or_meets_very_many_is_asked_for_by_key(meeting, queue):
+    meeting.queues = {f"a{number}": [queue] for number in range(10)}
+    for met in (None, [Binding() for _ in range(1000)]):
+        meeting.met["a"] = met
+        meeting.cache.forget()
+        meeting.asked.clear()
+        meeting.send(*meeting.queues)
+        assert meeting.asked == dict.fromkeys(meeting.queues, 1)
+    assert queue.ready_count == 20
+
+
+def test_keys_that_are_no_text_are_refused(meeting, peer):
+    meeting.send("a0", b"a\xff")
+    assert len(peer.session.faults) == 1
+
+
+def test_routes_by_bindings_are_bounded(meeting, engine):
+    bindings = [Binding() for _ in range(40)]
+    pairs = [list(pair) for pair in itertools.permutations(bindings, 2)]
+    meeting.cache.met_by = lambda key: pairs[int(key) % len(pairs)]
+    most = 0
+    for number in range(3 * len(pairs)):
+        meeting.send(f"{number}")
+        most = max(most, engine.cached_routes.bytes)
+    meeting.cache.forget()
+    assert engine.cached_routes.bytes == 0
+    assert most < 10_000_000

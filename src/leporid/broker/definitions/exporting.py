@@ -14,7 +14,7 @@ from leporid.amqp.json_values import shown
 from leporid.broker.access.access import DEFAULT_USER
 from leporid.broker.access.passwords import algorithm_of
 from leporid.broker.definitions.policies import LIMITS, OPERATOR_POLICY, VHOST_LIMITS
-from leporid.broker.exchange.topology import DEFAULT_EXCHANGE
+from leporid.broker.exchange.exchange import DEFAULT_EXCHANGE
 from leporid.broker.names import SYSTEM_PREFIX
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from leporid.broker.definitions.members import (
     text_in,
 )
 from leporid.broker.definitions.plan import End, Properties, gone
-from leporid.broker.exchange.exchange import ALTERNATE_ARGUMENT
-from leporid.broker.exchange.topology import DEFAULT_EXCHANGE, PREDECLARED
+from leporid.broker.exchange.exchange import ALTERNATE_ARGUMENT, DEFAULT_EXCHANGE
+from leporid.broker.exchange.topology import PREDECLARED
 from leporid.broker.exchange.types import Binding, is_exchange_type, make_router
 from leporid.broker.filter.filter_arguments import check_names, filter_of
 from leporid.broker.memory import EXCHANGE_BYTES, binding_bytes, queue_bytes, size_of

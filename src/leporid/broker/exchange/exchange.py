@@ -29,6 +29,7 @@ from leporid.engine.bounds.sharded_dict import ShardedDict
 if TYPE_CHECKING:
     from leporid.engine.routing.route_cache import RouteCache
 
+DEFAULT_EXCHANGE: Final = ""
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
 TOPIC: Final = "topic"
 
@@ -115,7 +116,11 @@ class ExchangeState:
     def look_at_keys(self) -> None:
         """Tells its cache whether routing keys matter; to call when what is below it changes."""
         router = self.router
-        self.routes.keyless = router.ignores_keys and not router.strict_keys and not self.below
+        alone = not (router.strict_keys or self.below)
+        self.routes.keyless = alone and router.ignores_keys
+        # Bindings say where messages go, but of the default exchange names of queues do.
+        plain = alone and not (router.per_message or router.history_length or router.cache_size)
+        self.routes.met_by = router.met_by if plain and self.name != DEFAULT_EXCHANGE else None
 
     @property
     def delaying(self) -> bool:

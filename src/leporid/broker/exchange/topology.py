@@ -27,6 +27,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from leporid.broker.exchange.exchange import (
+    DEFAULT_EXCHANGE,
     FORGOTTEN_ONE_BY_ONE_MAX,
     ExchangeState,
     forget_routes,
@@ -41,8 +42,6 @@ from leporid.engine.bounds.clock import Clock
 from leporid.engine.bounds.sharded_dict import ShardedDict
 from leporid.engine.selectors.conjunction import Conjunction
 from leporid.engine.selectors.filter import Filter
-
-DEFAULT_EXCHANGE: Final = ""
 
 PREDECLARED: Final = (
     (DEFAULT_EXCHANGE, "direct"),

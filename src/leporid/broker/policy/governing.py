@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import NotFound, PreconditionFailed
-from leporid.broker.exchange.exchange import ALTERNATE_ARGUMENT
-from leporid.broker.exchange.topology import DEFAULT_EXCHANGE
+from leporid.broker.exchange.exchange import ALTERNATE_ARGUMENT, DEFAULT_EXCHANGE
 from leporid.broker.names import REPLY_PREFIX
 from leporid.broker.policy.policies import NOT_GOVERNED, POLICIES_MAX, Governed, Policies, Policy
 from leporid.broker.settings import effects

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from leporid.broker.exchange.topology import DEFAULT_EXCHANGE
+from leporid.broker.exchange.exchange import DEFAULT_EXCHANGE
 from leporid.broker.names import REPLY_PREFIX
 from leporid.broker.policy.policies import Governed, Policies, Policy
 

@@ -28,6 +28,9 @@ cdef class RouteCache:
     cdef public bint cacheable
     # All keys have one route, which is kept once: some publishers never repeat a key.
     cdef public bint keyless
+    # (key) gives the bindings that its messages meet, if they say where these go and are found in a
+    # moment, else None; or None.
+    cdef public object met_by
     cdef readonly bint retired
     # Messages that clients published here, and the queues that took them, since it was made.
     cdef readonly uint64_t published, routed
@@ -48,6 +51,8 @@ cdef class RouteCache:
     cdef uint64_t mask
     cdef uint64_t count
     cdef uint64_t outcomes_bytes    # the memory of all outcomes, roughly
+    cdef dict by_met                # by the bindings that are met: a route, and these
+    cdef uint64_t met_epoch, met_bytes  # when `by_met` was true; its memory, roughly
     cdef uint64_t bytes             # what it has of `all_routes`
     cdef CachedRoutes all_routes
     cdef Route route_of(self, const Message *message, const uint8_t *key, size_t size)
@@ -56,6 +61,9 @@ cdef class RouteCache:
     cdef Route with_room(self, Route route)
     cdef int check_text(self, const uint8_t *key, size_t size) except -1
     cdef Route cached(self, const uint8_t *key, size_t size)
+    cdef Route as_others(self, const uint8_t *key, size_t size)
+    cdef int note_met(self, Route route) except -1
+    cdef int forget_met(self) except -1
     cdef int check(self, const uint8_t *key, size_t size, list copies) except -1
     cdef int keep_outcome(self, dict outcomes, bytes passed, Route outcome) except -1
     cdef int remember(self, Route route) except -1

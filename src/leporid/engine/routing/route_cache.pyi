@@ -2,7 +2,7 @@
 """Types of route_cache.pyx."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
 from leporid.engine.bounds.clock import Clock
 from leporid.engine.internal.delays import Delays
@@ -33,6 +33,10 @@ class RouteCache:
 
     keyless: bool
     """Whether all keys have one route, which is kept once."""
+
+    met_by: Callable[[str], list[Any] | None] | None
+    """Gives the bindings that messages with a key meet, the same objects each time. Where these go
+    depends on nothing else. None: it takes long, or depends on more."""
 
     make_delays: Callable[[], object] | None
     """Sets `delays` when the first message is delayed; None: messages cannot be delayed here."""

@@ -2,15 +2,17 @@
 
 Responsible for finding the route of a key in one probe, and for finding that of a message in as
 many slices of time as it takes (`Resolution`), and giving its queues room for an entry in the same
-way. It must not know bindings, exchange types or alternate exchanges: the control plane's resolver
-does. Invariant: a cached route is what the resolver would return now; whoever changes a binding
+way. Of a key that is not cached, it may be that of another key whose messages meet the same
+bindings: publishers who never repeat a key ask the resolver seldom. It must not know exchange types
+or alternate exchanges, nor of bindings anything but whether two are the same: the control plane's
+resolver does. Invariant: a cached route is what the resolver would return now; whoever changes a binding
 calls `forget` on every exchange it concerns. What was found in slices, and something has changed
 meanwhile, is not cached.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.iterator cimport PyIter_Check
 
 from leporid.engine.bounds.clock cimport Clock, spend
@@ -46,6 +48,12 @@ cdef enum:
     OUTCOME_BYTES = 500
     UNITS_A_QUESTION = 16       # of the clock: what the resolver takes at least
     UNITS_A_BLOCK = 4           # likewise, of a queue's index
+    UNITS_A_MEETING = 4         # likewise, of finding the bindings that a key meets
+    # Bindings and queues of a route that is found by them, and routes of one exchange that are.
+    MET_MAX = 64
+    BY_MET_MAX = 1024
+    # Memory of such a route, with its bindings and queues.
+    MET_BYTES = 2000
 
 # In the slot of a route that was forgotten; equals no key.
 cdef Route FORGOTTEN = Route()
@@ -59,6 +67,15 @@ cdef str text_of(bytes key):
         return key.decode()
     except UnicodeDecodeError:
         raise PreconditionFailed(f"routing key {key!r} is not valid UTF-8") from None
+
+
+cdef bytes identity_of(list met):
+    """What is the same for the same bindings in the same order."""
+    cdef (void *)[MET_MAX] each
+    cdef Py_ssize_t at
+    for at in range(len(met)):
+        each[at] = <void *> met[at]
+    return PyBytes_FromStringAndSize(<char *> each, len(met) * sizeof(void *))
 
 
 def _freeing(list table, Clock clock):
@@ -122,6 +139,7 @@ cdef class RouteCache:
         self.count = 0
         self.outcomes_bytes = 0
         self.epoch += 1
+        self.forget_met()
         return self.all_routes.remove(self)
 
     def forget(self):
@@ -183,6 +201,7 @@ cdef class RouteCache:
     def retire(self):
         """The exchange was deleted; publishers must look its name up again."""
         self.retired = True
+        self.met_by = None
         self.clear()
 
     def end(self):
@@ -192,7 +211,7 @@ cdef class RouteCache:
         full garbage collection.
         """
         self.resolver = _nowhere
-        self.make_delays = self.check_key = self.delays = None
+        self.make_delays = self.check_key = self.delays = self.met_by = None
 
     cdef Route route_of(self, const Message *message, const uint8_t *key, size_t size):
         """The route of a message with a routing key.
@@ -209,6 +228,10 @@ cdef class RouteCache:
                 if route.by_message:
                     return self.route_by(route, message)
                 return self.with_room(route) if route.wide else route
+            if self.met_by is not None:
+                route = self.as_others(key, size)
+                if route is not None:
+                    return route
         resolution = Resolution(self, key[:size])
         route = resolution.go_on(message)
         if route is None:
@@ -285,6 +308,50 @@ cdef class RouteCache:
                     and memcmp(PyBytes_AS_STRING(route.key), key, size) == 0):
                 return route
             at = (at + 1) & self.mask
+
+    cdef Route as_others(self, const uint8_t *key, size_t size):
+        """The route of a key that is not cached, if another one meets the same bindings; or None."""
+        cdef Route route
+        cdef bytes raw
+        if self.met_epoch != self.epoch:
+            self.forget_met()
+        if not self.by_met:
+            return None
+        raw = key[:size]
+        met = self.met_by(text_of(raw))
+        self.clock.units += UNITS_A_MEETING
+        found = self.by_met.get(identity_of(met)) if met is not None and len(met) <= MET_MAX else None
+        if found is None:
+            return None
+        route = make_route(all_queues(<Route> (<tuple> found)[0]))
+        route.key, route.hash = raw, hash_hidden(key, size)
+        self.remember(route)
+        return route
+
+    cdef int note_met(self, Route route) except -1:
+        """Note that messages go this way that meet the bindings which this one's key meets."""
+        cdef uint64_t epoch = self.epoch
+        if self.met_by is None or len(all_queues(route)) > MET_MAX:
+            return 0
+        met = self.met_by(text_of(route.key))
+        if met is None or len(met) > MET_MAX:
+            return 0
+        if self.met_epoch != epoch or len(self.by_met) >= BY_MET_MAX:
+            self.forget_met()
+        self.all_routes.add(self, MET_BYTES)
+        if self.epoch == epoch:     # it may have been cleared to make room
+            self.met_bytes += MET_BYTES
+            # While it has the bindings, no others are at their addresses.
+            self.by_met[identity_of(met)] = route, met
+        return 0
+
+    cdef int forget_met(self) except -1:
+        self.by_met = {}
+        self.met_epoch = self.epoch
+        self.bytes -= self.met_bytes
+        self.all_routes.bytes -= self.met_bytes
+        self.met_bytes = 0
+        return 0
 
     cdef int check(self, const uint8_t *key, size_t size, list copies) except -1:
         """Check the keys of a message that is routed later, as routing it now would."""
@@ -395,6 +462,8 @@ cdef class Resolution:
         if self.epoch == self.routes.epoch:
             if self.routes.keyless:
                 route.key = b""
+            elif not (route.by_message or self.was_cut):
+                self.routes.note_met(route)
             route.hash = hash_hidden(
                 <const uint8_t *> PyBytes_AS_STRING(route.key), len(route.key))
             self.routes.remember(route)

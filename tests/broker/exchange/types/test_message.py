@@ -2,6 +2,7 @@ import pytest
 
 from leporid.amqp.errors import SyntaxFault
 from leporid.amqp.properties import Properties, encode_properties
+from leporid.amqp.tables import Value
 from leporid.broker.exchange.types import RoutedMessage
 from leporid.engine.selectors.selector import Selector
 from leporid.filters.compiler import program
@@ -24,6 +25,15 @@ def test_properties_are_decoded_when_somebody_asks():
 def test_a_message_without_properties_has_no_headers():
     assert RoutedMessage(["k"]).headers == {}
     assert RoutedMessage(["k"], encode_properties(Properties(message_id="m"))).headers == {}
+
+
+def test_one_header_is_found_without_the_others():
+    headers: dict[str, Value] = {"a": 1, "é": [True, {"b": "c"}], "v": None, "x" * 255: b"\xff"}
+    message = RoutedMessage(["k"], encode_properties(Properties(headers=headers, message_id="m")))
+    for name in [*headers, "none", "x" * 256, "x" * 300, ""]:
+        assert message.header(name) == message.headers.get(name)
+    assert RoutedMessage(["k"]).header("a") is None
+    assert RoutedMessage(["k"], encode_properties(Properties(message_id="m"))).header("a") is None
 
 
 def test_it_says_where_it_goes():

@@ -26,7 +26,7 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import Int64L, Value
 from leporid.broker.connection.channel import ChannelState
-from leporid.broker.exchange.topology import DEFAULT_EXCHANGE
+from leporid.broker.exchange.exchange import DEFAULT_EXCHANGE
 from leporid.broker.exchange.types import (
     Binding,
     DestinationKind,

@@ -195,6 +195,13 @@ class Router(ABC):
             yield None
         return met
 
+    def met_by(self, key: str) -> list[Binding] | None:
+        """Returns the bindings that every message with this one key meets, as `match` would.
+
+        None: it takes longer than some microseconds to find them, or depends on more than the key.
+        """
+        return None
+
     def spread_keys(self) -> Sequence[str]:
         """Returns keys, one for each partition, for messages that have no key of their own.
 

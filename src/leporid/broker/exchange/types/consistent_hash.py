@@ -96,10 +96,17 @@ class ConsistentHashRouter(Router):
         if not bindings:
             del self._bindings[name]
 
+    def met_by(self, key: str) -> list[Binding] | None:
+        """Returns the binding of the destination that the key belongs to."""
+        return self._of(key)
+
     def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the binding of the destination that the message belongs to."""
-        name = self._shares.choose(_octets(self._pick(message)))
-        return () if name is None else (next(iter(self._bindings[name])),)
+        return self._of(self._pick(message))
+
+    def _of(self, hashed: Value) -> list[Binding]:
+        name = self._shares.choose(_octets(hashed))
+        return [] if name is None else [next(iter(self._bindings[name]))]
 
 
 def _pick(arguments: Mapping[str, Value]) -> _Pick | None:
@@ -110,7 +117,7 @@ def _pick(arguments: Mapping[str, Value]) -> _Pick | None:
     if named is not None and named not in PROPERTIES:
         raise PreconditionFailed(f"Unsupported property: {named}")
     if header is not None:
-        return lambda message: message.headers.get(header)
+        return lambda message: message.header(header)
     if named is not None:
         return lambda message: getattr(message.properties, named)
     return None

@@ -52,6 +52,13 @@ class DirectRouter(Router):
                 met.extend(found)
         return met
 
+    def met_by(self, key: str) -> list[Binding] | None:
+        """Returns those of that key, unless they have several destinations."""
+        found = self._by_key.get(key)
+        if found is None:
+            return []
+        return [found] if isinstance(found, Binding) else None
+
     def only_key(self, key: str) -> str | None:
         """Returns the key itself: no other can meet the binding."""
         return key

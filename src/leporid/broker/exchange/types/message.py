@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from leporid.amqp.constants import SHORTSTR_BYTES_MAX
 from leporid.amqp.properties import Properties, decode_properties
-from leporid.amqp.tables import Value
+from leporid.amqp.tables import Value, decode_table
 from leporid.engine.internal.delays import delay_of
 from leporid.engine.selectors.filter import Filter
+from leporid.engine.wire.headers import header_of
 
 _NONE: Final[Mapping[str, Value]] = {}
 _NO_PROPERTIES: Final = b"\0\0"
@@ -77,3 +79,14 @@ class RoutedMessage:
     def headers(self) -> Mapping[str, Value]:
         """Its headers, empty without any."""
         return self.properties.headers or _NONE
+
+    def header(self, name: str) -> Value:
+        """Returns one header, without decoding the others; None if there is none."""
+        octets = name.encode("utf-8", "surrogateescape")
+        if not self.raw or len(octets) > SHORTSTR_BYTES_MAX:
+            return None
+        field = header_of(self.raw, octets)
+        if field is None:
+            return None
+        content = bytes((len(octets),)) + octets + field
+        return decode_table(len(content).to_bytes(4, "big") + content)[0][name]

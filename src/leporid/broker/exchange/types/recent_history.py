@@ -62,8 +62,8 @@ class RecentHistoryRouter(FanoutRouter):
 
     def keeps(self, message: RoutedMessage) -> bool:
         """Whether a message is kept: unless it says that it should not be."""
-        # Most messages do not, and need not be decoded to know it.
+        # Most messages do not, and need not be looked through to know it.
         return (
             NO_STORE_HEADER.encode() not in message.raw
-            or message.headers.get(NO_STORE_HEADER) is not True
+            or message.header(NO_STORE_HEADER) is not True
         )

@@ -84,10 +84,16 @@ class SuperStreamRouter(Router):
 
     def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the binding of each key's partition, if there is one."""
-        if not self._count:
-            return ()
-        numbers = dict.fromkeys(str(partition_of(key, self._count)) for key in message.keys)
+        numbers = dict.fromkeys(self._number_of(key) for key in message.keys)
         return [next(iter(self._by_number[each])) for each in numbers if each in self._by_number]
+
+    def met_by(self, key: str) -> list[Binding] | None:
+        """Returns the binding of its partition, if there is one."""
+        found = self._by_number.get(self._number_of(key))
+        return [] if found is None else [next(iter(found))]
+
+    def _number_of(self, key: str) -> str:
+        return str(partition_of(key, self._count)) if self._count else ""
 
     def spread_keys(self) -> Sequence[str]:
         """Returns a key for each partition, found by trying numbers as keys.

@@ -55,6 +55,11 @@ class TopicRouter(Router):
                 yield None
         return met
 
+    def met_by(self, key: str) -> list[Binding] | None:
+        """Returns those whose patterns it fits, if one step of the search finds all."""
+        search = self._patterns.search(key)
+        return search.found if search.advance() else None
+
     def only_key(self, key: str) -> str | None:
         """Returns the key itself if it has no wildcard."""
         words = key.split(".")

@@ -5,9 +5,9 @@ many slices of time as it takes (`Resolution`), and giving its queues room for a
 way. Of a key that is not cached, it may be that of another key whose messages meet the same
 bindings: publishers who never repeat a key ask the resolver seldom. It must not know exchange types
 or alternate exchanges, nor of bindings anything but whether two are the same: the control plane's
-resolver does. Invariant: a cached route is what the resolver would return now; whoever changes a binding
-calls `forget` on every exchange it concerns. What was found in slices, and something has changed
-meanwhile, is not cached.
+resolver does. Invariant: a cached route is what the resolver would return now; whoever changes a
+binding calls `forget` on every exchange it concerns. What was found in slices, and something has
+changed meanwhile, is not cached.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -310,7 +310,7 @@ cdef class RouteCache:
             at = (at + 1) & self.mask
 
     cdef Route as_others(self, const uint8_t *key, size_t size):
-        """The route of a key that is not cached, if another one meets the same bindings; or None."""
+        """The route of a key that is not cached, if others meet the same bindings; or None."""
         cdef Route route
         cdef bytes raw
         if self.met_epoch != self.epoch:
@@ -320,7 +320,9 @@ cdef class RouteCache:
         raw = key[:size]
         met = self.met_by(text_of(raw))
         self.clock.units += UNITS_A_MEETING
-        found = self.by_met.get(identity_of(met)) if met is not None and len(met) <= MET_MAX else None
+        if met is None or len(met) > MET_MAX:
+            return None
+        found = self.by_met.get(identity_of(met))
         if found is None:
             return None
         route = make_route(all_queues(<Route> (<tuple> found)[0]))

@@ -71,6 +71,19 @@ BANNED_IN_ENGINE = re.compile(
 CLIENT = ROOT / "src" / "leporid" / "client"
 CLIENT_IMPORT = re.compile(r"^\s*from leporid\.(?:client\b|engine\.wire\b)")
 
+# Settings of RabbitMQ and Spark whose names look like those of our modules.
+SETTINGS_OF_OTHERS = {
+    "management.oauth_client_id",
+    "management.oauth_client_secret",
+    "management.oauth_scopes",
+    "management.ssl.fail_if_no_peer_cert",
+    "management.ssl.port",
+    "management.ssl.verify",
+    "management.tcp.port",
+    "spark.python.daemon.module",
+    "spark.streams.removeListener",
+}
+
 SKIPPED_FOLDERS = {".git", ".venv", "build", "dist", "__pycache__", ".cache"}
 
 
@@ -327,6 +340,35 @@ def test_engine_imports_point_down():
             for number, line in enumerate(lines_of(path), 1)
             if BANNED_IN_ENGINE.search(line)
             and not (path.is_relative_to(CLIENT) and allowed_in_client(path, line))
+        ]
+    )
+
+
+def is_in_package(name: str) -> bool:
+    """Whether a dotted name below `leporid` is a module's, or that of something in a module."""
+    folder = ROOT / "src" / "leporid"
+    parts = name.split(".")
+    while parts and (folder / parts[0]).is_dir():
+        folder /= parts.pop(0)
+    if not parts:
+        return True
+    modules = [*folder.glob(f"{parts[0]}.py*")]
+    rest = parts[1:] if modules else parts
+    texts = [path.read_text(encoding="utf-8") for path in modules or [folder / "__init__.py"]]
+    return all(any(re.search(rf"\b{part}\b", text) for text in texts) for part in rest)
+
+
+def test_modules_that_docstrings_name_are_there():
+    package = ROOT / "src" / "leporid"
+    folders = "|".join(path.parent.name for path in package.glob("*/__init__.py"))
+    named = re.compile(rf"`(?:leporid\.)?((?:{folders})(?:\.[a-z_]\w*)+)`")
+    report(
+        [
+            f"{name_of(path)}:{number}: there is no {name}"
+            for path in SOURCES
+            for number, line in enumerate(lines_of(path), 1)
+            for name in named.findall(line)
+            if name not in SETTINGS_OF_OTHERS and not is_in_package(name)
         ]
     )
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[object, None, None]
-"""Work that `engine.jobs` may cut at each yield; everything is in order there."""
+"""Work that `engine.bounds.jobs` may interrupt at each yield, where everything is consistent."""
 StepsTo: TypeAlias = Generator[object, None, T]
 """The same, with an outcome."""
 

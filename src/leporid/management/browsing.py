@@ -1,8 +1,9 @@
 """Messages of a queue as an Arrow IPC stream, while the queue stays as it is.
 
 Responsible for the parameters of the route and for making batch after batch, of a browse or of a
-lease (`leases`). Must not know how entries are found (`engine.browse`), nor how columns are built,
-written or sent. Invariant: whoever may not read a queue sees nothing of it, its size included.
+lease (`leases`). Must not know how entries are found (`engine.queue.browse`), nor how columns are
+built, written or sent. Invariant: whoever may not read a queue sees nothing of it, its size
+included.
 """
 
 from __future__ import annotations

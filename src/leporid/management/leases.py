@@ -1,7 +1,7 @@
 """Leases: messages taken out of a queue over HTTP, acknowledged when their work is done.
 
 Responsible for who holds which lease and for how long. Must not know how entries are taken
-(`engine.lease`) or shown (`browsing`).
+(`engine.queue.lease`) or shown (`browsing`).
 
 Invariants: a message that is leased is acknowledged by its holder, in time, or goes back to its
 place: when the lease is released, when its time is over, when its first answer could not be sent

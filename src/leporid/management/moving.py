@@ -2,7 +2,7 @@
 
 Responsible for the route: which messages, where each goes, and a preview that changes nothing. What
 publishes is AMQP's own method (`acting`), so permissions and limits are those of a publisher. Must
-not know how entries are found (`engine.browse`) or kept.
+not know how entries are found (`engine.queue.browse`) or kept.
 
 Invariants: a message leaves its queue only when its copy was confirmed in a queue, so what is
 interrupted is in both places and never in none; what comes to the queue after the request is not

@@ -3,7 +3,7 @@
 Responsible for having it counted, checked and encoded on a thread, for the memory that it has
 meanwhile, and for publishing it in slices between the broker's other work, as long as the broker
 may take messages. Must not know HTTP's parameters (`publishing`), Arrow (`incoming`), or how a
-message is routed (`engine.publisher`).
+message is routed (`engine.tables.publisher`).
 
 Invariants: of a table that is refused before its first row, nothing was published; of one that is
 stopped later, the rows from the first on that the refusal counts, and those that are durable are

@@ -1,7 +1,7 @@
 """Records of a stream as an Arrow IPC stream, however many.
 
 Responsible for the parameters of the route and for making batch after batch. Must not know how
-columns are built (`engine.arrow`), written (`tables`) or sent (`answers`).
+columns are built (`engine.tables.arrow`), written (`tables`) or sent (`answers`).
 
 Invariant: the bytes of a window stay where they are until the thread that reads them is done,
 whatever becomes of the request.

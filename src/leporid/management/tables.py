@@ -2,7 +2,7 @@
 
 Responsible for the types of the columns and for Arrow's IPC format. Must not know HTTP or streams.
 It is the only module here that imports pyarrow as a whole, so without pyarrow it cannot be
-imported: `management.arrow_extra` says so to whoever asks.
+imported: `management.surroundings` answers 501 then.
 
 Invariants: a schema's columns stand in the order of `ORDER`, whatever order they were asked in,
 and every batch of an answer has exactly the schema that opened it. What pyarrow does not use any

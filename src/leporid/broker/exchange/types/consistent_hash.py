@@ -6,7 +6,7 @@ the routing key, or what the arguments `hash-header` or `hash-property` name; of
 keys (CC, BCC) the first. Where it is missing, all such messages go to one destination.
 
 The hash is not the plugin's, which moves other destinations' keys when one goes and all of them
-when it is restarted; `engine.rendezvous` says what ours keeps.
+when it is restarted; `engine.routing.rendezvous` says what ours keeps.
 
 Invariant: each destination has one weight, that of the oldest of its bindings.
 """

@@ -1,9 +1,9 @@
 """The deduplication exchange: a fanout that takes no message twice.
 
 The community's plugin rabbitmq-message-deduplication calls it `x-message-deduplication`. This
-module says how much is remembered, and asks before it routes; `broker.history` makes the memory,
-and the engine keeps it. Keys and arguments of bindings do not matter. A duplicate goes to the
-alternate exchange, if there is one, as what meets no binding does.
+module says how much is remembered, and asks before it routes; `broker.exchange.history` makes the
+memory, and the engine keeps it. Keys and arguments of bindings do not matter. A duplicate goes to
+the alternate exchange, if there is one, as what meets no binding does.
 
 Invariant: a message without the header is never remembered, nor taken for a duplicate.
 """

@@ -1,8 +1,8 @@
 """The exchange type `x-delayed-message`: routes as another type does, some messages later.
 
 RabbitMQ's delayed-message plugin brought it. Responsible for which type that is; the bindings are
-that type's. Must not know how messages wait (`broker.delays`). Invariant: the type it routes by is
-never itself.
+that type's. Must not know how messages wait (`broker.exchange.delays`). Invariant: the type it
+routes by is never itself.
 """
 
 from __future__ import annotations

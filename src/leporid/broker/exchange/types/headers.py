@@ -2,9 +2,9 @@
 
 `x-match` says how: `all` of them (the default) or `any`, where arguments whose name begins with
 `x-` are left out; `all-with-x` and `any-with-x` take these in, except `x-match` itself and what
-asks for a filter. A value must be equal to the message's as RabbitMQ compares them (see `values`);
-a void one asks only that the header is there. `all` of nothing is met by every message, `any` of
-nothing by none.
+asks for a filter. A value must be equal to the message's as RabbitMQ compares them (see
+`amqp.values`); a void one asks only that the header is there. `all` of nothing is met by every
+message, `any` of nothing by none.
 
 What a binding asks of headers is a filter to the engine, as one in SQL is: so routes are cached,
 and a message that is published costs no Python, unless a binding asks for an array or a table.

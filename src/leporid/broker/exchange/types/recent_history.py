@@ -1,9 +1,9 @@
 """The recent-history exchange: a fanout that gives its last messages to whoever is bound later.
 
 RabbitMQ's plugin rabbitmq_recent_history_exchange calls it `x-recent-history`. This module says
-which messages are kept and how many; `broker.history` keeps them. Keys and arguments of bindings do
-not matter. Invariant: what a message says of itself (`x-recent-history-no-store`) is all that
-decides whether it is kept.
+which messages are kept and how many; `broker.exchange.history` keeps them. Keys and arguments of
+bindings do not matter. Invariant: what a message says of itself (`x-recent-history-no-store`) is
+all that decides whether it is kept.
 """
 
 from __future__ import annotations

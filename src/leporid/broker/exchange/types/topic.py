@@ -1,7 +1,7 @@
 """The topic exchange: binding keys are patterns over the words of the routing key.
 
-`*` stands for one word, `#` for any number of words; `engine.patterns` has RabbitMQ's reading of
-them to the letter, and says what a key costs.
+`*` stands for one word, `#` for any number of words; `engine.routing.patterns` has RabbitMQ's
+reading of them to the letter, and says what a key costs.
 
 Invariant: keys that come and go leave nothing behind.
 """

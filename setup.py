@@ -32,7 +32,7 @@ BUILD = Path("build", "sanitized" if SANITIZE else "traced" if TRACE else "plain
 # Debug information would be two thirds of a module; tracebacks and profilers find functions and
 # lines of Cython without it.
 # C throws nothing, so tables for unwinding are of use to debuggers alone; they, and room between
-# code and constants, would be a tenth of a module, and there are 91. Padding before functions and
+# code and constants, would be a tenth of each module. Padding before functions and
 # targets of jumps would be a thirtieth, and executes as instructions that do nothing.
 PLAIN_ARGUMENTS = [
     "-O3",

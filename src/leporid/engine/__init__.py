@@ -3,6 +3,7 @@
 Folders, lowest first; each imports only those above it in this list:
 
     wire        the bytes of frames, properties and records
+    bounds      slices of time, jobs that take many turns, accounts of memory
     log         segments of records, facts about entries, replay and cleaning
     selectors   filters and selectors, compiled
     queue       entries and limits, expiry, dead-lettering, browsing, leases

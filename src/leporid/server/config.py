@@ -378,8 +378,8 @@ class Config:
     http_port: int = setting(
         whole(-1, 65535),
         15672,
-        "port for `/health`, `/metrics`, [streams](streams-http.md) and [queues](queues-http.md); "
-        "0: any free one, -1: none",
+        "port for the [management API](management-api.md), the [web UI](web-ui.md), `/health` and "
+        "`/metrics`; 0: any free one, -1: none",
         rabbitmq="`management.tcp.port`",
     )
     metrics_port: int = setting(

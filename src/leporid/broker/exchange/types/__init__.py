@@ -13,7 +13,6 @@
     order_statistics  values in order, for `modulus_hash`
     delayed       which of them x-delayed-message stands for
     strict_keys   the x-strict-keys rule, which any type may be given
-    values        how RabbitMQ compares and prints table values
 
 A router answers for the bindings of one exchange. Must not know how exchanges hang together
 (`broker.exchange.topology`) or who may declare them (`broker.vhost`). Invariant: a type is added by

@@ -1,8 +1,8 @@
-"""What there is to know about one virtual host at one moment, and what came and went in all.
+"""Figures of one virtual host at one moment, and counts of what came and went.
 
-Responsible for naming the figures only; who has them fills them in, from running totals: nobody
-goes through queues, bindings or consumers for them. Invariant: plain values, so that they stay as
-they were counted; those of `Churn` only grow.
+Responsible only for their names. They are filled in from running totals: no loop over queues,
+bindings or consumers is needed. Invariant: plain values, which do not change after they were
+counted; those of `Churn` only grow.
 """
 
 from __future__ import annotations

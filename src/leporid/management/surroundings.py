@@ -118,7 +118,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The world as handlers see it.
+    """What all handlers share: the broker, the server's callables, threads, sessions, limits.
 
     Attributes:
         broker: the rules; its state is this thread's.

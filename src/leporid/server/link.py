@@ -1,9 +1,9 @@
 """A link: one peer's socket, joined to one connection of the data plane.
 
 Responsible for reading and sending at most one turn's bytes at a time, for what the end of an
-unread peer means, and for closing so that a peer still gets our last words. It does not know AMQP.
-It drives the socket itself instead of through a transport, because a transport reads as often as
-it likes within one event (docs/decisions/0003). Invariant: the socket is read only while the
+unread peer means, and for sending the last output before the socket is closed. It does not know
+AMQP. It drives the socket itself instead of through a transport, because a transport reads as often
+as it likes within one event (docs/decisions/0003). Invariant: the socket is read only while the
 connection wants to read.
 """
 

@@ -166,7 +166,7 @@ def guest(salt: bytes, vhost: str = "/") -> User:
 
 @dataclass(slots=True)
 class LoginAttempts:
-    """How many logins there were since the start, or since somebody has reset them.
+    """Counts of logins since the start, or since the last reset.
 
     A login is one, however many back ends were asked.
 
@@ -266,7 +266,7 @@ class Access:
             self._count_costs(old, user)
 
     def drop_user(self, name: str) -> None:
-        """Take a user out; nobody is it any more."""
+        """Remove a user."""
         old = self._users.pop(name)
         self._verified.pop(name, None)
         self.version += 1
@@ -416,7 +416,7 @@ class Access:
 
 
 def login_refused(mechanism: str) -> str:
-    """What whoever is not let in is told, whatever the reason; RabbitMQ's words."""
+    """Return the text of every refused login, whatever the reason; RabbitMQ's words."""
     return (
         f"Login was refused using authentication mechanism {mechanism}. "
         "For details see the broker logfile."

@@ -41,7 +41,7 @@ Answer = Callable[["User | AccessRefused | str"], None]
 
 @dataclass(frozen=True, slots=True)
 class LoginRequest:
-    """Who somebody claims to be, and from where.
+    """A claimed identity, and where the peer is.
 
     Attributes:
         credentials: name and password, or a token.
@@ -57,7 +57,7 @@ class LoginRequest:
 
 
 class TokenRefused(AccessRefused):
-    """A token by itself logs nobody in.
+    """A token that was sent by itself, without a user name, is refused.
 
     Attributes:
         told: what its holder may know: that it has expired, which the token says, too.
@@ -74,10 +74,10 @@ class Backend(Protocol):
     name: str
 
     def log_in(self, login: LoginRequest, answer: Answer) -> Leave:
-        """Find out whether somebody is who they claim to be.
+        """Check a login.
 
         Args:
-            login: who is claimed.
+            login: what is claimed.
             answer: called once, maybe at once, unless it was left: with the user; with why not, for
                 the log, "" if that need not be known; or with AccessRefused, which is the end.
 
@@ -86,7 +86,7 @@ class Backend(Protocol):
         """
 
     def renew(self, user: User, secret: bytes, answer: Answer) -> Leave:
-        """Find out whether a new secret is one of a user that it has let in; likewise."""
+        """Check a new secret of a user that this back end logged in; as `log_in`."""
 
 
 class Internal:
@@ -304,7 +304,7 @@ class Renewal:
         self.ended = False
 
     def begin(self, backend: Backend, secret: bytes) -> None:
-        """Ask who has let the user in."""
+        """Ask the back end that logged the user in."""
         leave = backend.renew(self._user, secret, self.answer)
         if not self.ended:
             self._leave = leave
@@ -332,7 +332,7 @@ class Renewal:
 def log_refusal(
     backend: str, credentials: Credentials, why: str, level: int = logging.WARNING
 ) -> None:
-    """Say in the log why a back end has not let somebody in; nothing of a password or token."""
+    """Log why a back end refused a login; nothing of a password or token."""
     name = ascii(credentials.username[:LOGGED_NAME_MAX])
     said = "%s login refused by %s: user %s - %s"
     logger.log(level, said, credentials.mechanism, backend, name, why)

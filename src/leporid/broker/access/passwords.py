@@ -153,7 +153,7 @@ def hash_password(password: str, salt: bytes) -> Argon2Hash:
 
 
 def decoy(cost: str) -> Argon2Hash:
-    """Make the hash of nobody's password, for the time that it takes to compare with one."""
+    """Make a hash that no password has: to compare with it takes as long as with a real one."""
     salt, digest = (
         base64.b64encode(bytes(count)).rstrip(b"=").decode() for count in (SALT_BYTES, SHA256_BYTES)
     )

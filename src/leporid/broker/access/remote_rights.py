@@ -105,7 +105,7 @@ class PendingRight:
 
 
 class RightPending(Exception):
-    """Whether a right is granted is not known yet; whoever asked changes nothing, and waits."""
+    """A right is not known yet: the caller changes nothing, waits, and begins again."""
 
     def __init__(self, pending: PendingRight) -> None:
         super().__init__()

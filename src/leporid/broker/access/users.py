@@ -252,7 +252,7 @@ class Users:
             self._tell("user.limits.cleared", username=name, name="limits")
 
     def leaving_vhost(self, vhost: str) -> Steps:
-        """A virtual host is gone, and its records are: nobody has permissions there, in steps."""
+        """Drop all permissions in a virtual host that was deleted with its records, in steps."""
         for user in tuple(self.access):
             now = self.access.user(user.name)
             if now is not None and (vhost in now.permissions or vhost in now.topics):

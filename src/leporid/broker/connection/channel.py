@@ -212,7 +212,7 @@ class ChannelState:
         member.group.leave(member)
 
     def evict(self, member: Member) -> None:
-        """Its group is without it from now on; the client is told when that is on disk."""
+        """End a member that its group has dropped; its client is told when that is on disk."""
         self._drop_member(member)
         self._will_tell(member)
 

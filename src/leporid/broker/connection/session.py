@@ -680,7 +680,7 @@ class ConnectionState:
         self._work(self._refusing(channel))
 
     def _refusing(self, channel: ChannelState) -> Steps:
-        """Close a channel of ours whose client was told so."""
+        """End a channel for which channel.close was sent, in steps."""
         self._forget(channel)
         self._ending[channel] = None
         yield from channel.end()
@@ -688,7 +688,7 @@ class ConnectionState:
         self.connection.refuse_channel(channel.number)
 
     def _forget(self, channel: ChannelState) -> None:
-        """A channel is none of those any more that are open."""
+        """Remove a channel from the open ones."""
         del self.channels[channel.number]
         self.broker.session_index.channels_changed(self, -1)
         self.broker.churn.channels_closed += 1

@@ -183,7 +183,7 @@ class Plan:
         return True
 
     def problem(self, text: str) -> None:
-        """Something is wrong; raises DefinitionsRefused once there is enough to tell."""
+        """Note a problem; raises DefinitionsRefused once there are PROBLEMS_MAX."""
         self._problems.append(text)
         if len(self._problems) >= PROBLEMS_MAX:
             self.check()
@@ -217,7 +217,7 @@ class Plan:
             yield None
 
     def abandoning(self) -> Steps:
-        """Let go of the names that were reserved, and of what was made for nobody to see."""
+        """Release the reserved names, and drop what was made and not published yet."""
         for vhost, kind, name in self._reserved:
             vhost.reserved.discard(kind, name)
             yield None

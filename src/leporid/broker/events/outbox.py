@@ -1,4 +1,4 @@
-"""Messages of the broker's own that tell about others: they wait here to be published, a while.
+"""Notices of the broker (events, traced messages) that wait to be published.
 
 Responsible for how many may wait, and for publishing them in later turns, in order, a slice at a
 time: whoever notes something is in the middle of it. Must not know what they say. Invariants: what

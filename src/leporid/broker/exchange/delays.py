@@ -1,9 +1,9 @@
-"""What waits in the exchanges of one virtual host until it is due.
+"""The delayed messages of the exchanges of one virtual host.
 
-Responsible for where each exchange keeps its delayed messages, and for looking at them and
-cancelling them. Must not know when something is due or how it is kept: the engine does. Invariant:
-a durable exchange's store has a number that no queue ever had, recorded before anything is in it;
-a store goes with its exchange.
+Responsible for the store of each exchange that has delayed messages, and for listing and cancelling
+them. Must not know when a message is due or how it is stored: the engine does. Invariant: the store
+of a durable exchange has an id that no queue ever had, recorded before it has a message; a store
+goes with its exchange.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The last messages of an exchange: for those who are bound later, or to know them again.
+"""Messages that an exchange keeps: a history for later bindings, or a deduplication cache.
 
-Responsible for keeping them, in a queue that nobody sees, so that a message that is kept is one
-more entry for its record and is dropped from the head as in any queue with limits; and for giving
-them away. Must not know which messages are kept; the exchange's type does.
+Responsible for the hidden queue that holds them, in which a message is one more entry for its
+record, and is dropped from the head as in any queue with limits; and for publishing a history to a
+new binding. Must not know which messages are kept: the exchange's type does.
 
-Invariant: what is kept is bounded. A history is gone after a restart; what a durable exchange
-remembers is there again, as its queue has a number that was recorded before the first message.
+Invariant: what is kept is bounded. A history is gone after a restart. The cache of a durable
+exchange is restored, as the id of its queue is recorded before the first message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the exchanges and queues of one virtual host hang together, and where a message goes.
+"""Exchanges, queues and bindings of one virtual host as a graph, and where a message goes in it.
 
 Responsible for bindings, for routing through exchange-to-exchange bindings and alternate
 exchanges, and for telling the engine's route caches when they are out of date. Must not know

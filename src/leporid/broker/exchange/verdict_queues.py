@@ -1,9 +1,9 @@
-"""What waits for filter classes: one place for each binding of a virtual host that asks one.
+"""Verdict queues: one for each binding of a virtual host that has a filter class.
 
-Responsible for where the messages of each such binding wait, and for how long that place is there.
-Must not know who judges, nor what a class decides. Invariant: a durable binding's place has a
-number that no queue ever had, recorded before anything is in it; it goes with its destination, or
-after the binding when the last message was judged.
+Responsible for making and dropping them. Must not know who judges, nor what a class decides.
+Invariant: the verdict queue of a durable binding has an id that no queue ever had, recorded before
+it has a message; it goes with its destination, or after its binding when the last message was
+judged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PREFIX: Final = "\udc00"
 
 @dataclass(eq=False)
 class VerdictQueueState:
-    """The place where messages of a binding wait; stands among the queues of a route.
+    """Where messages of a binding wait for verdicts; it is one of the queues of a route.
 
     Attributes:
         binding: whose messages wait.
@@ -138,20 +138,20 @@ class VerdictQueues:
         return found
 
     def end(self, binding: Binding) -> None:
-        """A binding is gone: its place goes when what waits there was judged."""
+        """A binding is gone: its verdict queue goes when all its messages were judged."""
         found = self._by_binding.get(binding)
         if found is not None:
             self._leaving[found] = None
             self._settle(found)
 
     def destination_gone(self, destination: ExchangeState | QueueState) -> None:
-        """A queue or exchange is gone, and what was on its way there goes with it."""
+        """A queue or exchange is gone: so are the verdict queues that lead there."""
         kind = "queue" if isinstance(destination, QueueState) else "exchange"
         for found in list(self._by_destination.get((kind, destination.name), ())):
             self._drop(found)
 
     def settle(self) -> None:
-        """Let go of those that leave and are empty."""
+        """Drop the empty ones among those whose binding is gone."""
         for found in list(self._leaving):
             self._settle(found)
 

@@ -1,11 +1,10 @@
-"""Sharing out partitions among the members of a group.
+"""Assignment of partitions to the members of a group.
 
-Responsible for who is to have which partition, and for taking it from the one before first. Must
-not know what a member or a partition is, nor how long anything takes. Invariants: a partition has
-one holder at a time; shares differ by at most one partition; as few change hands as that allows;
-and the same events in the same order give the same shares. Whatever happens to one member costs as
-much as partitions change hands, however many members there are: those beyond the number of
-partitions wait without being looked at.
+Responsible for which member owns which partition, and for stopping the holder before the new owner
+starts. Must not know what a member or a partition is, nor how long anything takes. Invariants: a
+partition has one holder at a time; shares differ by at most one partition; as few partitions move
+as that allows; the same events in the same order give the same shares. An event costs as much as
+partitions move, however many members there are: members without a partition are not looked at.
 """
 
 from __future__ import annotations
@@ -99,8 +98,8 @@ class Coordinator(Generic[M, P]):
         return self._partitions
 
     @property
-    def is_left(self) -> bool:
-        """Whether nobody is to have anything, nor has anything still."""
+    def is_abandoned(self) -> bool:
+        """Whether there is no member, and no former member still holds a partition."""
         return not self._shares and not self._holders
 
     def share(self, member: M) -> list[P]:
@@ -109,7 +108,7 @@ class Coordinator(Generic[M, P]):
         return self._sorted((*share.has, *share.due))
 
     def holder(self, partition: P) -> M | None:
-        """Return who has a partition now, or has not let go of it yet."""
+        """Return the member, or former member, that holds a partition now."""
         return self._holders.get(partition)
 
     def is_stopping(self, partition: P) -> bool:
@@ -119,7 +118,7 @@ class Coordinator(Generic[M, P]):
     # ------------------------------------------------------------------ events
 
     def join(self, member: M) -> Moves[M, P]:
-        """Somebody is to have a share."""
+        """A member joins, and gets a share."""
         assert member not in self._shares
         free = [] if self._shares else self._partitions
         self._shares[member] = _Share()
@@ -127,7 +126,7 @@ class Coordinator(Generic[M, P]):
         return self._moves(self._balance(free))
 
     def leave(self, member: M) -> Moves[M, P]:
-        """Somebody wants nothing more; what it has, it lets go in its own time."""
+        """A member leaves; it holds its partitions until each is released."""
         return self._moves(self._balance(self._remove(member)))
 
     def leave_all(self) -> tuple[Iterable[M], Moves[M, P]]:
@@ -137,7 +136,7 @@ class Coordinator(Generic[M, P]):
         return members, self._moves(self._holders)
 
     def crash(self, member: M) -> Moves[M, P]:
-        """Somebody is gone, and with it all that it had; it may have left before."""
+        """A member is gone, and holds nothing any more; it may have left before."""
         free = self._remove(member) if member in self._shares else []
         held = tuple(self._held.get(member, ()))
         for partition in held:
@@ -151,7 +150,7 @@ class Coordinator(Generic[M, P]):
         return self._moves((partition,))
 
     def change(self, partitions: Sequence[P]) -> Moves[M, P]:
-        """There are other partitions now; of those that are gone nobody has anything."""
+        """Replace the list of partitions; those that are gone are released."""
         before, self._partitions = self._order, list(partitions)
         self._order = {each: at for at, each in enumerate(self._partitions)}
         for partition in before:
@@ -199,9 +198,10 @@ class Coordinator(Generic[M, P]):
         self._stopping.discard(partition)
 
     def _balance(self, free: Iterable[P]) -> dict[P, None]:
-        """Give what is free, and take from who has most; returns what has another owner now.
+        """Give free partitions to the members with fewest, then even the shares out.
 
-        Who gets something has least, so that nobody gets what it has to give again.
+        Returns the partitions that have another owner now. Always giving to a member with fewest
+        means that none gets a partition only to lose it again.
         """
         given: dict[P, None] = {}
         if not self._shares:

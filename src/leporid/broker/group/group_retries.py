@@ -1,9 +1,9 @@
 """What a group retries: messages that its members gave back, until one of them settles them.
 
-Responsible for the options of retries, for the headers of what is retried, and for where messages
-go that came back too often. Must not know members, nor how a message is kept and held (the engine
-does). Invariant: the engine's half has a number that no queue ever had, recorded before anything is
-in it.
+Responsible for the options of retries, for the headers of retried messages, and for dead-lettering
+those that came back too often. Must not know members, nor how a message is stored and held (the
+engine does). Invariant: the engine's half has an id that no queue ever had, recorded before it has
+a message.
 """
 
 from __future__ import annotations

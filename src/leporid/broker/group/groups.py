@@ -150,7 +150,7 @@ class Groups:
         name, version = plain(arguments[GROUP]), arguments.get(GROUP_VERSION, 0)
         assert isinstance(version, int)
         group = self._groups.get((stream, name))
-        if group is not None and group.stands_for_nothing:
+        if group is not None and group.streams_deleted:
             self._end(group, "the stream was deleted")
         if group is not None and group.ending:
             group = self._groups.get((stream, name))
@@ -237,7 +237,7 @@ class Groups:
             PreconditionFailed: it has members.
         """
         group = self.find(stream, name)
-        group.must_be_empty()
+        group.check_empty()
         self._end(group, "it was deleted", done)
 
     def check_offset(self, stream: str, name: str) -> None:
@@ -252,7 +252,7 @@ class Groups:
             if group.ending:
                 raise PreconditionFailed(f"{group.title} is being deleted; try again")
             if any(each.name == stream for each in group.partitions):
-                group.must_be_left()
+                group.check_abandoned()
 
     def _end(self, group: Group, why: str, done: Done | None = None) -> None:
         """Forget a group, as a job; nobody joins it any more."""
@@ -310,7 +310,7 @@ class Groups:
     def _compare(self, group: Group, found: list[QueueState] | None) -> None:
         if group not in self:
             return
-        if found is None or group.stands_for_nothing:
+        if found is None or group.streams_deleted:
             self._end(group, "the stream was deleted")
         else:
             group.look(found)

@@ -1,9 +1,9 @@
 """When partitions of groups go from one member to the next.
 
-Responsible for how long somebody who was told to stop may take to settle what it has, and for
-groups whose streams have changed. Must not know how a partition is taken or given. Invariant: what
-was added is over HANDOVER_MS after the next round at the latest, but for the steps of the job that
-a round is.
+Responsible for how long a member that was stopped may take to settle its deliveries, and for groups
+whose streams have changed. Must not know how a partition is stopped or started. Invariant: a
+handover that was added ends HANDOVER_MS after the next round at the latest, apart from the steps of
+the job that a round is.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A group of consumers that read a stream, or the partitions of one, together (`x-group`).
 
-Responsible for its members, and for reading each partition on behalf of the member whose it is.
-Who that is, `assignment` says; which groups there are and who may join, `groups`. Must not know
-when time passes (`handovers` does), nor permissions. Invariants: a partition has one reader at a
-time; the next one begins behind what was committed by the one before. Whatever begins or ends many
-readings, or cancels many members, is a job; who is to have what is decided before, at once.
+Responsible for its members, and for reading each partition for the member that `assignment` gives
+it to. `groups` knows which groups there are, and who may join. Must not know when time passes
+(`handovers` does), nor permissions. Invariants: a partition has one reader at a time; the next
+reader begins after the offset that the one before has committed. To begin or end many readings, or
+to cancel many members, is a job; the assignment is changed before, at once.
 """
 
 from __future__ import annotations
@@ -136,17 +136,17 @@ class Group:
         return self._coordinator.partitions
 
     def member_at(self, partition: QueueState) -> Member | None:
-        """Return who reads a partition."""
+        """Return the member that reads a partition."""
         if self._coordinator.is_stopping(partition):
             return None
         return self._coordinator.holder(partition)
 
     @property
-    def stands_for_nothing(self) -> bool:
+    def streams_deleted(self) -> bool:
         """Whether everything that it read was deleted."""
         return bool(self.partitions) and all(each.deleted for each in self.partitions)
 
-    def must_be_empty(self) -> None:
+    def check_empty(self) -> None:
         """Check that nobody is in it.
 
         Raises:
@@ -157,14 +157,14 @@ class Group:
             several = f"{count} members; end these" if count > 1 else "a member; end it"
             raise PreconditionFailed(f"{self.title} has {several} first")
 
-    def must_be_left(self) -> None:
+    def check_abandoned(self) -> None:
         """Check that nobody stores an offset in its name, now or soon.
 
         Raises:
             PreconditionFailed: it has members, or what one had is still being handed over.
         """
-        self.must_be_empty()
-        if not self._coordinator.is_left:
+        self.check_empty()
+        if not self._coordinator.is_abandoned:
             raise PreconditionFailed(
                 f"{self.title}: its last member may still settle what it was sent; try again in a "
                 "second"
@@ -279,7 +279,7 @@ class Group:
             self._following = False
 
     def _forsake(self, reading: Reading) -> None:
-        """End a reading, if nobody has done so, of what is none of the group any more."""
+        """End a reading, unless it has ended, of a partition that the group no longer has."""
         if reading.member.readings.get(reading.queue) is reading:
             self._stop(reading)
             self._finish(reading)

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 
 class Owner(Protocol):
-    """A connection, as far as a queue cares that belongs to it alone."""
+    """The connection of an exclusive queue, as the queue sees it."""
 
     def disown(self, queue: QueueState) -> None:
         """The queue is gone."""
 
 
 class Subscriber(Protocol):
-    """A channel, as far as a queue cares that loses its consumers."""
+    """The channel of a consumer, as the queue sees it."""
 
     def lose(self, subscription: ConsumerState) -> None:
-        """The queue is going: stop consuming, and have the client told."""
+        """The queue is being deleted: end the consumer, and have the client told."""
 
 
 @dataclass(eq=False, slots=True)
@@ -52,13 +52,13 @@ class ConsumerState:
     exclusive: bool
     # The engine's half; None only while it is being made.
     consumer: Consumer | None = None
-    # Of a consumer of a stream that is a named reader.
+    # Set if it is a named reader of a stream.
     bookmark: Bookmark | None = None
-    # That it asks.
+    # The filter class that it has; None: none.
     filter_class: str | None = None
     arguments: Arguments = field(default_factory=dict)
     kept_bytes: int = 0
-    """That its connection was charged for it."""
+    """What its connection's account was charged for it."""
 
 
 class Consumers:
@@ -124,7 +124,7 @@ class QueueState:
     in_force: dict[Effect, Any] = field(default_factory=dict)
     """What the engine was told of its arguments and policies."""
     goes_at_ms: int = 0
-    """When it goes unless it is used; with `timer_ms` a matter of `unused` only."""
+    """When it expires unless it is used; only `unused` reads this and `timer_ms`."""
     timer_ms: int = 0
     recent: object = None
     """Samples of its counters for the rates that management shows; a matter of that alone."""
@@ -134,7 +134,7 @@ class QueueState:
     """The log says that messages which waited for room in it were dropped."""
     deleted: bool = False
     kept_bytes: int = 0
-    """That its definition was charged."""
+    """What the account of definitions was charged for it."""
 
     def __repr__(self) -> str:
         return (

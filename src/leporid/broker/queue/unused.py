@@ -1,4 +1,4 @@
-"""Queues that go when nobody uses them: x-expires, and `expires` in policies.
+"""Expiry of unused queues: x-expires, and `expires` in policies.
 
 Responsible for when that is: so long after the last declaration, basic.get or end of the last
 consumer, and never while there is a consumer. Must not know what is in a queue, nor read a clock:

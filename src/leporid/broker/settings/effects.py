@@ -1,4 +1,4 @@
-"""What arguments and policies make the engine do: bounds, time to live, dead letters, and so on.
+"""How arguments and policies take effect in the engine: limits, time to live and others.
 
 Responsible for handing each setting that has an effect to the engine's queue, when the queue is
 made and when a policy or its arguments change. Must not know what values are allowed, nor which of

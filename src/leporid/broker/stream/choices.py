@@ -18,13 +18,13 @@ from leporid.engine.selectors.filter import Filter
 from leporid.engine.selectors.selector import Selector
 from leporid.engine.selectors.tags import Tags
 from leporid.engine.stream.choice import Choice
-from leporid.filters.anchors import anchors_of
 from leporid.filters.compiler import compile_tree, program
 from leporid.filters.dialects import DEFAULT, Dialect
 from leporid.filters.limits import TAGS_MAX
 from leporid.filters.messages import TAG_HEADERS
 from leporid.filters.nodes import Header, In, IsNull, Literal, Node, Or, Tag
 from leporid.filters.parser import parse
+from leporid.filters.required_texts import required_texts
 from leporid.filters.tags import parse_tags
 
 _FILTER_VALUE: Final = Header(TAG_HEADERS[1])
@@ -91,7 +91,7 @@ def _groups(
     groups: list[Iterable[bytes]] = [] if tags is None else [tags]
     if sql is not None:
         tree = parse(sql, Dialect(dialect or DEFAULT))
-        groups += [one.texts for one in anchors_of(tree) if one.name in _TAG_NAMES]
+        groups += [one.texts for one in required_texts(tree) if one.name in _TAG_NAMES]
     return groups
 
 

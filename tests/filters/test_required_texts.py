@@ -1,4 +1,4 @@
-"""Anchors: what a message must have, and never a wrong no."""
+"""Required texts of expressions, and that none rules out a message that matches."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from tests.filters.trees import expressions, messages
 
 from leporid.amqp.properties import Properties
-from leporid.filters.anchors import Anchor, anchors_of
 from leporid.filters.dialects import Dialect
 from leporid.filters.interpreter import Outcome, evaluate
 from leporid.filters.messages import FilteredMessage
 from leporid.filters.nodes import Header, Property, RoutingKey, Tag
 from leporid.filters.parser import parse
+from leporid.filters.required_texts import RequiredTexts, required_texts
 
 JMS, ROCKETMQ = Dialect.JMS, Dialect.ROCKETMQ
 A = Header("a")
@@ -35,14 +35,14 @@ A = Header("a")
     ],
 )
 @pytest.mark.parametrize("dialect", list(Dialect))
-def test_anchors(dialect, text, name, texts):
-    expected = Anchor(name, frozenset(one.encode() for one in texts.split()))
-    assert expected in anchors_of(parse(text, dialect))
+def test_required_texts_of_a_name(dialect, text, name, texts):
+    expected = RequiredTexts(name, frozenset(one.encode() for one in texts.split()))
+    assert expected in required_texts(parse(text, dialect))
 
 
-def test_an_anchor_at_the_tag():
-    found = anchors_of(parse("TAGS IN ('A', 'B')", ROCKETMQ))
-    assert found == (Anchor(Tag(), frozenset((b"A", b"B"))),)
+def test_required_texts_of_the_tag():
+    found = required_texts(parse("TAGS IN ('A', 'B')", ROCKETMQ))
+    assert found == (RequiredTexts(Tag(), frozenset((b"A", b"B"))),)
 
 
 @pytest.mark.parametrize(
@@ -64,30 +64,31 @@ def test_an_anchor_at_the_tag():
     ],
 )
 @pytest.mark.parametrize("dialect", list(Dialect))
-def test_no_anchor(dialect, text):
-    assert anchors_of(parse(text, dialect)) == ()
+def test_expressions_that_require_no_text(dialect, text):
+    assert required_texts(parse(text, dialect)) == ()
 
 
-def test_numbers_in_a_list_are_no_anchor():
-    assert anchors_of(parse("a IN (1, 2)")) == ()
-    assert anchors_of(parse("a IN (1, 'x')")) == (Anchor(A, frozenset((b"x",))),)
+def test_numbers_in_a_list_are_no_required_texts():
+    assert required_texts(parse("a IN (1, 2)")) == ()
+    assert required_texts(parse("a IN (1, 'x')")) == (RequiredTexts(A, frozenset((b"x",))),)
 
 
-def test_says_nothing_of_what_is_no_text():
-    anchor = Anchor(A, frozenset((b"5",)))
-    assert anchor.excludes(FilteredMessage(Properties(headers={"a": "6"})))
-    assert anchor.excludes(FilteredMessage())
-    assert not anchor.excludes(FilteredMessage(Properties(headers={"a": "5"})))
-    assert not anchor.excludes(FilteredMessage(Properties(headers={"a": 5})))
-    assert evaluate(
-        parse("a = '5'", ROCKETMQ), ROCKETMQ, FilteredMessage(Properties(headers={"a": 5}))
-    ) is (Outcome.MATCH)
+def rules_out(required: RequiredTexts, message: FilteredMessage) -> bool:
+    value = message.value_of(required.name)
+    return (value is None or isinstance(value, bytes)) and value not in required.texts
+
+
+def test_values_that_are_no_text_may_match():
+    number = FilteredMessage(Properties(headers={"a": 5}))
+    tree = parse("a = '5'", ROCKETMQ)
+    assert not any(rules_out(each, number) for each in required_texts(tree))
+    assert evaluate(tree, ROCKETMQ, number) is Outcome.MATCH
 
 
 @settings(deadline=None, max_examples=25)
 @given(expressions, st.lists(messages, min_size=1, max_size=8))
-def test_never_a_wrong_no(expression, some):
+def test_what_is_ruled_out_does_not_match(expression, some):
     dialect, tree = expression
     for message in some:
-        if any(anchor.excludes(message) for anchor in anchors_of(tree)):
+        if any(rules_out(each, message) for each in required_texts(tree)):
             assert evaluate(tree, dialect, message) is not Outcome.MATCH

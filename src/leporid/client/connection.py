@@ -443,11 +443,6 @@ class Connection:
             raise fresh(self._end)
 
     @property
-    def ready_link(self) -> Link | None:
-        """The link, if everything is restored on it."""
-        return self._link if self._ready else None
-
-    @property
     def live_link(self) -> Link | None:
         """The link that things are being restored on, if it is not lost."""
         return self._link if self._link is not None and self._link.error is None else None

@@ -7,13 +7,12 @@ with queues, exchanges and messages is said by permissions alone.
     administrator ⊃ monitoring ⊃ management
     administrator ⊃ policymaker ⊃ management
 
-`impersonator` concerns messages: who has it may publish with another `user_id`.
+`impersonator` concerns messages: a user with it may publish with another `user_id`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from leporid.broker.access.access import User
@@ -29,14 +28,6 @@ TAGS: Final = (ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT, IMPERSONATOR)
 _MONITORS: Final = frozenset({ADMINISTRATOR, MONITORING})
 _POLICYMAKERS: Final = frozenset({ADMINISTRATOR, POLICYMAKER})
 _MANAGERS: Final = _MONITORS | _POLICYMAKERS | {MANAGEMENT}
-
-
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-V = TypeVar("V", bound=_Named)
 
 
 def is_administrator(user: User) -> bool:
@@ -72,13 +63,3 @@ def may_enter(user: User, vhost: str) -> bool:
 def may_see(user: User, vhost: str) -> bool:
     """Say whether a user sees that there is a virtual host, and its limits."""
     return may_monitor(user) or vhost in user.permissions
-
-
-def visible_vhosts(user: User, vhosts: Iterable[V]) -> list[V]:
-    """Return the virtual hosts, of some, that a user sees."""
-    return [vhost for vhost in vhosts if may_see(user, vhost.name)]
-
-
-def listed_vhosts(user: User, vhosts: Iterable[V]) -> list[V]:
-    """Return those whose contents a user sees; as in RabbitMQ, monitors need permissions there."""
-    return [vhost for vhost in vhosts if may_enter(user, vhost.name)]

@@ -90,7 +90,7 @@ def test_the_file_is_its_owners_and_comes_back_equal(tmp_path):
 def test_a_file_that_is_none(tmp_path, text):
     file = tmp_path / "contexts.json"
     file.write_text(text)
-    with pytest.raises(Failure, match="is no file of contexts"):
+    with pytest.raises(Failure, match="is not a file of contexts"):
         load(file)
 
 

@@ -76,7 +76,7 @@ def test_points_at_the_character_of_a_bad_expression(capsys):
         (["--header", "n"], "n: write NAME=VALUE"),
         (["--property", "colour=red"], "NAME is one of message_id"),
         (["--property", "priority=high"], "priority is a number, not high"),
-        (["--dialect", "sql92"], "sql92 is none; there are jms and rocketmq"),
+        (["--dialect", "sql92"], "unknown dialect sql92: expected jms or rocketmq"),
     ],
 )
 def test_wrong_use(arguments, reason, capsys):

@@ -40,7 +40,7 @@ def test_names_order_and_columns():
 
 def test_a_name_may_be_a_regular_expression(leporid):
     assert shown(like="^A", regex=True) == "name\nA\nab\n"
-    with pytest.raises(WrongUse, match="'\\(' is no regular expression"):
+    with pytest.raises(WrongUse, match="'\\(' is not a regular expression"):
         shown(like="(", regex=True)
     leporid("exchanges", "list", "--name", "^amq.[dt]", "--regex", "--quiet", "--vhost", "/")
     assert leporid.out.split() == ["amq.direct", "amq.topic"]

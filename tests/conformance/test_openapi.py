@@ -20,7 +20,7 @@ EXAMPLES = 4
 
 @schemathesis.serializer("application/vnd.apache.arrow.stream", "text/x-python")
 def octets(_: Any, value: Any) -> bytes:
-    """A body that is no JSON."""
+    """A body that is not JSON."""
     return value if isinstance(value, bytes) else bytes(value.data)
 
 

@@ -84,7 +84,7 @@ def test_unbinding_takes_the_same_arguments(channel, name):
     [
         ({"x-filter-sql": "dep_delay >"}, "invalid arg 'x-filter-sql': character 12: "),
         ({"x-filter-tags": "a||*"}, "invalid arg 'x-filter-tags': character 4: "),
-        ({"x-filter-sql": 5}, "invalid arg 'x-filter-sql': it is no text but "),
+        ({"x-filter-sql": 5}, "invalid arg 'x-filter-sql': it must be a string, not "),
         ({"x-filter-tag": "a"}, "invalid arg 'x-filter-tag': there is none of that name"),
     ],
 )

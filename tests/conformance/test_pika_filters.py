@@ -134,7 +134,7 @@ def test_what_one_gives_back_goes_to_another_that_wants_it(channel, connect, nam
     ("arguments", "code", "text"),
     [
         ({"x-filter-sql": "origin = = 'JFK'"}, 406, "invalid arg 'x-filter-sql': character 10: "),
-        ({"x-filter-sql": 5}, 406, "invalid arg 'x-filter-sql': it is no text"),
+        ({"x-filter-sql": 5}, 406, "invalid arg 'x-filter-sql': it must be a string"),
         ({"x-filter-dialect": "jms"}, 406, "there is no x-filter-sql beside it"),
         ({"x-filter-tag": "late"}, 406, "invalid arg 'x-filter-tag': there is none of that name"),
     ],

@@ -254,7 +254,7 @@ def test_a_group_has_a_filter_and_newer_versions_of_it(connect: Any, lines: str)
         reading(connect, lines, x_group_version=2)
     with channel_closed(
         406, "PRECONDITION_FAILED - invalid arg 'x-filter-sql': "
-        "character 3: 5 is not expected here; expected is a comparison, the end, AND or OR"
+        "character 3: unexpected 5; expected a comparison, the end, AND or OR"
     ):  # fmt: skip
         reading(connect, lines, x_group_version=3, x_filter_sql="n 5")
     reading(connect, lines, x_group_version=2, x_filter_sql="n > 5")

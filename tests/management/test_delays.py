@@ -232,7 +232,7 @@ async def test_rights(waiting: World, client: httpx.AsyncClient):
     [
         ("/nowhere", 404, "no exchange 'nowhere' in vhost '/'"),
         ("/d/soon", 404, "no delayed message 'soon'"),
-        ("/d?after=soon", 400, "'soon' is no id"),
+        ("/d?after=soon", 400, "'soon' is not the id"),
         ("/d?limit=0", 400, "whole number from 1 to 1000"),
         ("/d?limt=1", 400, "did you mean 'limit'?"),
     ],

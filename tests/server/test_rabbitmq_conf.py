@@ -253,13 +253,13 @@ def test_guest_from_elsewhere(text: str, guest_is_loopback_only: bool, tmp_path:
     ("text", "reason"),
     [
         ("frame_max = 10000000", "frame_max = 10000000: must be a number of bytes from 4096"),
-        ("heartbeat = often", "heartbeat: is no whole number"),
-        ("disk_free_limit.absolute = much", "disk_free_limit.absolute: is no size"),
+        ("heartbeat = often", "heartbeat: is not a whole number"),
+        ("disk_free_limit.absolute = much", "disk_free_limit.absolute: is not a size"),
         ("disk_free_limit.relative = 1.5", "give disk_free_min as a size"),
         ("connection_max = infinity", "is the default here"),
         ("listeners.tcp = none", "AMQP always has a port"),
         ("listeners.tcp.default = many", 'amqp_port = "many": must be a whole number'),
-        ("log.console.level = loud", "is no level"),
+        ("log.console.level = loud", "is not a level"),
         ("loopback_users.ann = true", "concerns another user than the default one: ann"),
         ("default_permissions.read = (", "is not a pattern RE2 accepts"),
         ("nonsense = 1", "nonsense: is no known setting of RabbitMQ"),
@@ -276,8 +276,8 @@ def test_what_cannot_be_kept_is_a_comment(text: str, reason: str, tmp_path: Path
         ("[{rabbit, []}].", "rabbitmq.conf", "rabbitmq.conf holds Erlang terms"),
         ("%% comment\n [\n].", "x", "x holds Erlang terms"),
         ("", "advanced.config", "advanced.config holds Erlang terms"),
-        ("heartbeat 5", "rabbitmq.conf", "rabbitmq.conf:1: is no line of the form"),
-        ("\n= 5", "rabbitmq.conf", "rabbitmq.conf:2: is no line of the form"),
+        ("heartbeat 5", "rabbitmq.conf", "rabbitmq.conf:1: is not a line of the form"),
+        ("\n= 5", "rabbitmq.conf", "rabbitmq.conf:2: is not a line of the form"),
     ],
 )
 def test_what_is_refused(text: str, name: str, message: str):

@@ -212,7 +212,7 @@ def test_a_set_of_keys():
     found = import_keys(json.dumps({"keys": listed}).encode())
     assert sorted(found) == ["ec", "rsa"]
     for bad in (b"", b"{}", b'{"keys": 1}', b"[" * 9999):
-        with pytest.raises(ValueError, match="no JSON Web Key Set"):
+        with pytest.raises(ValueError, match="not a JSON Web Key Set"):
             import_keys(bad)
 
 

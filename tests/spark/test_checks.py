@@ -24,7 +24,7 @@ from leporid.spark.options import check_all
         ("startingTimestamp", "yesterday", "milliseconds since 1970"),
         ("streams", "a,,b", "commas"),
         ("streams", "a,a", "twice"),
-        ("streamPattern", "(", "no regular expression"),
+        ("streamPattern", "(", "not a regular expression"),
         ("pollMs", "30001", "from 0 to 30000"),
         ("url", "amqp://host", "http://host:15672"),
         ("url", "http://host:port", "http://host:15672"),

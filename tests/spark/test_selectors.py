@@ -34,7 +34,7 @@ TYPE, PRIORITY, KEY = ("properties", "type"), ("properties", "priority"), ("rout
 NAMES = ("routing_key", "exchange", "properties")
 
 texts = st.sampled_from(["", "a", "ab", "b'", "%_", "é", "\n", "\0", "a\ufffd", "5"])
-# What a publisher may send: also what is no UTF-8.
+# What a publisher may send: also what is not UTF-8.
 sent = st.one_of(texts, st.sampled_from(["\udcff", "a\udcc3", "\udcc3b"]))
 paths = st.sampled_from([TYPE, KEY, ("exchange",), ("properties", "message_id")])
 numbers = st.integers(0, 3)

@@ -30,7 +30,7 @@ def finite(text: str) -> float:
 
 def no_constant(name: str) -> NoReturn:
     """Refuse NaN and the like, as `parse_constant` of Python's reader; raises ValueError."""
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def shown(value: Value) -> Any:

@@ -89,7 +89,7 @@ class GlobalParameters:
         return found.value if found is not None and isinstance(found.value, str) else None
 
     def restore(self, name: str, text: str) -> None:
-        """Have one that was recorded; raises ValueError if that is no JSON."""
+        """Have one that was recorded; raises ValueError if that is not JSON."""
         self._found[name] = GlobalParameter(name, json.loads(text))
 
     def drop(self, name: str) -> bool:

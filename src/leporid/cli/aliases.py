@@ -292,7 +292,7 @@ def _arguments(fields: Fields) -> Words:
         found = json.loads(text)
         return [f"--argument={key}={json.dumps(value)}" for key, value in found.items()]
     except (ValueError, AttributeError):
-        raise WrongUse(f"arguments={text} is no JSON object") from None
+        raise WrongUse(f"arguments={text} is not a JSON object") from None
 
 
 def _true(fields: Fields, name: str, default: bool = False) -> bool:

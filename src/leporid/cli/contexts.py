@@ -98,7 +98,7 @@ def load(file: Path) -> Contexts:
     except OSError as error:
         raise Failure(f"{file}: cannot be read: {error.strerror}") from None
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise Failure(f"{file}: is no file of contexts; correct or remove it") from None
+        raise Failure(f"{file}: is not a file of contexts; correct or remove it") from None
 
 
 def save(file: Path, contexts: Contexts) -> None:

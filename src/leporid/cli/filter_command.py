@@ -93,7 +93,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _dialect(argument: str) -> Dialect:
     if argument not in list(Dialect):
-        raise argparse.ArgumentTypeError(f"{argument} is none; there are {' and '.join(Dialect)}")
+        raise argparse.ArgumentTypeError(
+            f"unknown dialect {argument}: expected {' or '.join(Dialect)}"
+        )
     return Dialect(argument)
 
 

@@ -121,4 +121,4 @@ def _wanted(options: argparse.Namespace) -> Callable[[str], object]:
     try:
         return re.compile(text, re.IGNORECASE).search
     except re.error as error:
-        raise WrongUse(f"--name {text!r} is no regular expression: {error}") from None
+        raise WrongUse(f"--name {text!r} is not a regular expression: {error}") from None

@@ -40,7 +40,7 @@ def _at_least(least: Number, text: str) -> Number:
     try:
         value = type(least)(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
     if not value >= least:
         raise argparse.ArgumentTypeError(f"{text} is below {least:g}")
     return value
@@ -50,7 +50,7 @@ def master(text: str) -> str:
     """Read where Spark runs; likewise."""
     if not MASTER.fullmatch(text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is none of local[N], spark://HOST:PORT, yarn, …"
+            f"{text!r} is not a master: expected local[N], spark://HOST:PORT, yarn, …"
         )
     return text
 

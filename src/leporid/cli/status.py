@@ -127,7 +127,7 @@ def _page(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def size(count: Any) -> str:
-    """Write a number of bytes in decimal units; what is no number as "?"."""
+    """Write a number of bytes in decimal units; what is not a number as "?"."""
     if not isinstance(count, int | float):
         return "?"
     for unit in ("B", "KB", "MB", "GB"):

@@ -146,8 +146,8 @@ def _refusal(token: Token, accepted: set[str], text: str, dialect: Dialect) -> F
     assert position is not None
     hint = None if end else _hint(token, accepted, dialect)
     if hint is None:
-        found = "the expression ends here" if end else f"{quoted(token)} is not expected here"
-        hint = f"{found}; expected is {_expected(accepted)}"
+        found = "the expression ends here" if end else f"unexpected {quoted(token)}"
+        hint = f"{found}; expected {_expected(accepted)}"
     return FilterError(hint, text, position)
 
 
@@ -159,7 +159,7 @@ def _hint(token: Token, accepted: set[str], dialect: Dialect) -> str | None:
         if token.type == "NAME" and token.upper() in ("LIKE", "ESCAPE"):
             return "the dialect rocketmq has no LIKE, but CONTAINS, STARTSWITH and ENDSWITH"
         if accepted == {"STRING"} and token.type in ("INTEGER", "FLOAT"):
-            return f"expected is a text in single quotes: '{quoted(token)}'"
+            return f"expected a text in single quotes: '{quoted(token)}'"
     elif token.type == "NULL" and "NAME" in accepted:
         return "nothing is equal to NULL: write IS NULL or IS NOT NULL"
     if token.type == "QUOTED" and "STRING" in accepted:

@@ -5,7 +5,7 @@
     and, if there is an escape character, whatever follows it stands for itself
 
 Must not know where patterns are matched fast. A character is a byte that begins one in UTF-8 and
-the bytes that continue it; so what is no UTF-8 can be matched, too.
+the bytes that continue it; so what is not UTF-8 can be matched, too.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class DelayRoutes:
         """Return the numbers of those that pass and are due first, and how many pass."""
         known = None if after is None else place_of(after)
         if after is not None and known is None:
-            raise ValueError(f"{after!r} is no id of a delayed message")
+            raise ValueError(f"{after!r} is not the id of a delayed message")
         first: list[tuple[int, int]] = []
         matched = 0
         async for numbers in self._chosen(user, delays, filters):

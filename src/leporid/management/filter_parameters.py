@@ -40,7 +40,7 @@ def filters_in(given: Parameters) -> dict[str, Any]:
     """Return what the engine's `Chosen` is to be made with.
 
     Raises:
-        Refusal: something is no number, no list of tags, or no expression.
+        Refusal: something is not a number, no list of tags, or no expression.
     """
     filters: dict[str, Any] = {
         name: text.encode()

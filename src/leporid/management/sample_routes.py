@@ -60,7 +60,7 @@ def ages_in(around: Surroundings, request: Request, kind: str) -> Ages | None:
         None: it asks for none.
 
     Raises:
-        Refusal: it is no number of seconds.
+        Refusal: it is not a number of seconds.
     """
     given = request.query_params
     if f"{kind}_age" not in given or f"{kind}_incr" not in given:

@@ -96,7 +96,7 @@ class HttpLogins:
             digest = keyed_digest(self._secret, name.encode(), password)
             text = password.decode()
         except UnicodeError:
-            answer("name or password is no UTF-8")
+            answer("name or password is not UTF-8")
             return _nothing
         fields = {"username": name, "password": text}
         return self._decide(

@@ -167,9 +167,9 @@ def _of_line(line: bytes) -> Proxied | None:
         source, destination = (str(family(word.decode("ascii"))) for word in words[2:4])
         ports = [int(word) for word in words[4:] if _PORT.fullmatch(word)]
     except ValueError:
-        raise ProxyError("an address in the header is none") from None
+        raise ProxyError("invalid address in the header") from None
     if len(ports) != 2 or max(ports) > 65535:
-        raise ProxyError("a port in the header is none")
+        raise ProxyError("invalid port in the header")
     return Proxied((source, ports[0]), (destination, ports[1]))
 
 

@@ -58,14 +58,14 @@ class _NotKept(Exception):
 
 def _number(value: str) -> int:
     if not re.fullmatch(r"\d{1,18}", value, re.ASCII):
-        raise _NotKept("is no whole number")
+        raise _NotKept("is not a whole number")
     return int(value)
 
 
 def _size(value: str) -> int | str:
     match = _SIZE.fullmatch(value)
     if match is None:
-        raise _NotKept("is no size")
+        raise _NotKept("is not a size")
     number, unit, byte = match[1], (match[2] or "").upper(), match[3] or ""
     if not unit:
         return int(number)
@@ -77,7 +77,7 @@ def _share(value: str) -> float:
     try:
         share = float(value)
     except ValueError:
-        raise _NotKept("is no number") from None
+        raise _NotKept("is not a number") from None
     return min(share, 1.0)
 
 
@@ -94,7 +94,7 @@ def _connections(value: str) -> int:
 
 def _level(value: str) -> str:
     if value not in _LEVELS:
-        raise _NotKept(f"is no level{nearest(value, _LEVELS)}")
+        raise _NotKept(f"is not a level{nearest(value, _LEVELS)}")
     return _LEVELS[value]
 
 
@@ -491,7 +491,7 @@ def translate(text: str, name: str) -> str:
             continue
         match = _LINE.fullmatch(bare)
         if match is None:
-            raise ConfigError(f"{name}:{number}: is no line of the form `key = value`")
+            raise ConfigError(f"{name}:{number}: is not a line of the form `key = value`")
         value = match[2]
         if len(value) > 1 and value[0] == value[-1] == "'":
             value = value[1:-1]

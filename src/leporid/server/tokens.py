@@ -54,14 +54,14 @@ def key_name(token: bytes) -> str | None:
     """Return which key a token names; None: none.
 
     Raises:
-        TokenError: it is no token.
+        TokenError: it is not a JSON Web Token.
     """
     if not looks_like_a_token(token):
-        raise TokenError("it is no token")
+        raise TokenError("it is not a JSON Web Token")
     try:
         header = jws.extract_compact(token).headers()
     except (JoseError, ValueError, RecursionError, TypeError, AttributeError, KeyError):
-        raise TokenError("it is no token") from None
+        raise TokenError("it is not a JSON Web Token") from None
     name = header.get("kid")
     return name if isinstance(name, str) else None
 
@@ -75,9 +75,9 @@ def import_keys(document: bytes) -> dict[str, Key]:
     try:
         listed = json.loads(document)["keys"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise ValueError("it is no JSON Web Key Set") from None
+        raise ValueError("it is not a JSON Web Key Set") from None
     if not isinstance(listed, list):
-        raise ValueError("it is no JSON Web Key Set")
+        raise ValueError("it is not a JSON Web Key Set")
     found: dict[str, Key] = {}
     for each in listed:
         if not isinstance(each, dict) or each.get("use", "sig") != "sig":

@@ -105,7 +105,7 @@ def pattern(name: str, value: str) -> str:
     try:
         re.compile(value)
     except re.error as error:
-        raise refusal(name, value, f"is no regular expression: {error}") from None
+        raise refusal(name, value, f"is not a regular expression: {error}") from None
     return text(name, value)
 
 

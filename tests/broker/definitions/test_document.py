@@ -66,7 +66,7 @@ def test_nothing_defines_nothing(text: str):
         ('{"queues": [{}', "',' or ']' was expected"),
         ('{"queues": [{},]}', "Expecting value"),
         ('{"a": 1} x', "something follows the document"),
-        ('{"a": NaN}', "NaN is no JSON"),
+        ('{"a": NaN}', "NaN is not JSON"),
         ('{"a": [-1e400]}', "the number -1e400 is too large"),
         ("{7: 1}", "a member's name was expected"),
         ("nope", "'{' was expected"),

@@ -244,7 +244,7 @@ def test_an_unregistered_class_is_not_found_and_nothing_is_bound(here):
     here.changes.clear()
     with pytest.raises(NotFound, match="no filter class 'small' is registered"):
         here.filtered("x", "a", x_filter_class="small")
-    with pytest.raises(PreconditionFailed, match="it is no text but"):
+    with pytest.raises(PreconditionFailed, match="it must be a string, not"):
         here.filtered("x", "a", x_filter_class=5)
     assert here.changes == []
     assert not here.vhost.exchange("x").outgoing

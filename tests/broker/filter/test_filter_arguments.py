@@ -65,15 +65,15 @@ def test_the_parts_can_be_had_by_themselves():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"x-filter-tags": 5}, "invalid arg 'x-filter-tags': it is no text but long"),
-        ({"x-filter-sql": LongString(b"\xff")}, "invalid arg 'x-filter-sql': it is no UTF-8"),
+        ({"x-filter-tags": 5}, "invalid arg 'x-filter-tags': it must be a string, not long"),
+        ({"x-filter-sql": LongString(b"\xff")}, "invalid arg 'x-filter-sql': it is not UTF-8"),
         ({"x-filter-tags": "a || *"}, "invalid arg 'x-filter-tags': character 6: "),
         ({"x-filter-sql": "n >"}, "invalid arg 'x-filter-sql': character 4: "),
         ({"x-filter-sql": "n = 1\nAND"}, "invalid arg 'x-filter-sql': line 2, character 4: "),
         ({"x-filter-sql": ""}, "invalid arg 'x-filter-sql': character 1: "),
-        ({"x-filter-sql": "n = 1", "x-filter-dialect": "sql92"}, "there are jms and rocketmq"),
+        ({"x-filter-sql": "n = 1", "x-filter-dialect": "sql92"}, "expected jms or rocketmq"),
         ({"x-filter-dialect": "jms"}, "there is no x-filter-sql beside it"),
-        ({"x-filter-class": False}, "invalid arg 'x-filter-class': it is no text but bool"),
+        ({"x-filter-class": False}, "invalid arg 'x-filter-class': it must be a string, not bool"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_place(arguments, text):

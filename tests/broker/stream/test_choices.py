@@ -173,5 +173,5 @@ def test_from_texts_alone():
 
 
 def test_a_check_of_one_value_says_what_it_expects():
-    with pytest.raises(PreconditionFailed, match="it is no text but bool"):
+    with pytest.raises(PreconditionFailed, match="it must be a string, not bool"):
         choice_of({"x-filter-sql": True})

@@ -22,7 +22,7 @@ def test_a_file_that_is_none(leporid, tmp_path):
     assert "cannot be read" in leporid.error
     file.write_text("[")
     leporid("definitions", "import", str(file), "--yes", code=1)
-    assert "is no JSON" in leporid.error
+    assert "is not JSON" in leporid.error
     file.write_text("[]")
     leporid("definitions", "import", str(file), "--yes", code=1)
 

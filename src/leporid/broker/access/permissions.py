@@ -85,7 +85,7 @@ class Pattern:
 
     def matches(self, name: str) -> bool:
         """Say whether the pattern occurs in `name`."""
-        # A name that is no UTF-8 matches nothing; ASCII always is.
+        # A name that is not UTF-8 matches nothing; ASCII always is.
         if self._is_everything and name.isascii():
             return True
         return self._compiled.search(name) is not None

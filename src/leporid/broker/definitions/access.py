@@ -126,7 +126,7 @@ def plan_limits(plan: Plan, vhost: VirtualHost, given: Item, noun: str) -> None:
     """Plan limits of a virtual host.
 
     Raises:
-        WrongDefinition: a value is no number.
+        WrongDefinition: a value is not a number.
     """
     for limit, value in given.items():
         what = f"limit {limit[:80]!r} of vhost '{vhost.name}'"

@@ -220,7 +220,7 @@ class _Text:
 
     def _too_long(self) -> DocumentError:
         return DocumentTooLarge(
-            f"what begins at character {self._passed + self._at} is no JSON, or has more than "
+            f"what begins at character {self._passed + self._at} is not JSON, or has more than "
             f"{ITEM_CHARACTERS_MAX} characters",
             ITEM_CHARACTERS,
             ITEM_CHARACTERS_MAX,

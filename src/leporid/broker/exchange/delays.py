@@ -121,7 +121,7 @@ class DelayedMessages:
         if self._store is None:
             return []
         if after is not None and known is None:
-            raise ValueError(f"{after!r} is no id of a delayed message")
+            raise ValueError(f"{after!r} is not the id of a delayed message")
         return self._store.upcoming(min(limit, LIST_MAX), known)
 
     def peek(self, message_id: str) -> DelayedMessage | None:

@@ -158,7 +158,7 @@ def _selector(arguments: Mapping[str, Value]) -> Selector | None:
     dialect = DEFAULT
     if name is not None:
         if name not in list(Dialect):
-            raise _refusal(DIALECT, f"'{name}' is none; there are {' and '.join(Dialect)}")
+            raise _refusal(DIALECT, f"unknown dialect '{name}': expected {' or '.join(Dialect)}")
         if text is None:
             raise _refusal(DIALECT, f"there is no {SQL} beside it")
         dialect = Dialect(name)
@@ -182,7 +182,9 @@ def _text(arguments: Mapping[str, Value], name: str) -> str | None:
     if isinstance(value, str):
         return value
     kind = type_name(value)
-    raise _refusal(name, "it is no UTF-8" if kind == "longstr" else f"it is no text but {kind}")
+    raise _refusal(
+        name, "it is not UTF-8" if kind == "longstr" else f"it must be a string, not {kind}"
+    )
 
 
 def _refusal(name: str, reason: str) -> PreconditionFailed:

@@ -97,7 +97,7 @@ def _read(file: str) -> dict[str, Any]:
     except OSError as error:
         raise Failure(f"{file}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise Failure(f"{file}: is no JSON: {error}") from None
+        raise Failure(f"{file}: is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise Failure(f"{file}: definitions are a JSON object")
     return found

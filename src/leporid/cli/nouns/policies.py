@@ -28,7 +28,7 @@ def definition_of(given: list[str]) -> dict[str, Any]:
         try:
             found = json.loads(given[0])
         except ValueError as error:
-            raise WrongUse(f"the definition is no JSON: {error}") from None
+            raise WrongUse(f"the definition is not JSON: {error}") from None
     else:
         found = arguments_of(given)
     if not found or not isinstance(found, dict):
@@ -188,7 +188,7 @@ def _set_parameter(session: Session, options: argparse.Namespace) -> None:
     try:
         value = json.loads(options.value)
     except ValueError as error:
-        raise WrongUse(f"{options.value!r} is no JSON: {error}") from None
+        raise WrongUse(f"{options.value!r} is not JSON: {error}") from None
     if session.would(f"set {what}"):
         return
     body = {"name": options.name, "value": value}

@@ -22,7 +22,7 @@ export function argumentValue(title, kind, given) {
   }
   if (kind === "number") {
     if (!/^-?\d+$/.test(text)) {
-      throw new ArgumentError(`${title}: "${text}" is no whole number.`);
+      throw new ArgumentError(`${title}: "${text}" is not a whole number.`);
     }
     return Number(text);
   }
@@ -38,7 +38,7 @@ export function objectIn(title, text) {
   try {
     found = JSON.parse(text);
   } catch (error) {
-    throw new ArgumentError(`${title}: this is no JSON: ${error.message}`);
+    throw new ArgumentError(`${title}: this is not JSON: ${error.message}`);
   }
   if (found === null || typeof found !== "object" || Array.isArray(found)) {
     throw new ArgumentError(`${title}: a JSON object is needed, such as {"x-max-length": 1000}.`);

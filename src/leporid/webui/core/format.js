@@ -1,6 +1,6 @@
 /* Numbers and times as people read them.
 
-   Must not know where they come from. Invariant: what is no number is a dash, never 0. */
+   Must not know where they come from. Invariant: what is not a number is a dash, never 0. */
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const TENTHS = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });

@@ -58,7 +58,7 @@ const FILTERS = [
   },
 ];
 
-/** The path with names as they are read, but for slashes; what is no UTF-8 stays encoded. */
+/** The path with names as they are read, but for slashes; what is not UTF-8 stays encoded. */
 function plain(path) {
   try {
     return path.split("/").map((each) => decodeURIComponent(each).replaceAll("/", "%2F")).join("/");

@@ -124,7 +124,7 @@ function Editor({ row, onClose, onDone }) {
     try {
       value = JSON.parse(given.text);
     } catch (error) {
-      throw new Error(`The value is no JSON: ${error.message}. A text stands in double quotes.`);
+      throw new Error(`The value is not JSON: ${error.message}. A text stands in double quotes.`);
     }
     const { component, vhost } = row;
     const body = component === undefined ? {} : { component, vhost };

@@ -39,8 +39,8 @@ export function MessageView({ message }) {
   const [chosen, setChosen] = useState(null);
   const view = chosen ?? (isTree ? "json" : isText ? "text" : "hex");
   const views = [
-    ["json", "JSON", isTree ? "" : "The body is no JSON object or array."],
-    ["text", "Text", isText ? "" : "The body is no UTF-8 text."],
+    ["json", "JSON", isTree ? "" : "The body is not a JSON object or array."],
+    ["text", "Text", isText ? "" : "The body is not UTF-8 text."],
     ["hex", "Hex", ""],
   ];
   const whole = message.payload_bytes ?? body.length;

@@ -103,7 +103,10 @@ def test_a_filter_of_its_own(world: World, arguments: dict[str, Value]):
             {"x-filter-sql": "a = 'A' AND"},
             "PRECONDITION_FAILED - invalid arg 'x-filter-sql': ",
         ),
-        ({"x-filter-tags": 5}, "PRECONDITION_FAILED - invalid arg 'x-filter-tags': it is no text"),
+        (
+            {"x-filter-tags": 5},
+            "PRECONDITION_FAILED - invalid arg 'x-filter-tags': it must be a string",
+        ),
     ],
 )
 def test_what_is_no_filter_is_refused_and_leaves_nothing(

@@ -160,7 +160,7 @@ def test_a_folder_has_the_schemas_and_a_broken_one_is_the_fault_of_who_names_it(
         (b"", None, {"schema.id": "broken"}),
     )
     assert values == [{"id": 1, "n": 2}, {"id": 2, "n": 5}, None]
-    assert "broken.avsc is no JSON" in reasons[2]
+    assert "broken.avsc is not JSON" in reasons[2]
 
 
 def test_a_registry_that_is_away_is_an_error_and_no_reason(registry):

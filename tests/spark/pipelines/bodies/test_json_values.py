@@ -126,7 +126,7 @@ def test_what_a_schema_refers_to_is_given_and_never_fetched():
     assert columns_of(given) == {"in": {"n": "bigint"}}
     _, bad = decoded("in struct<n: bigint>", b'{"in": {"n": "x"}}', checked=given)
     assert "in/n" in bad[0]
-    with pytest.raises(OptionError, match="is no JSON Schema"):
+    with pytest.raises(OptionError, match="is not a JSON Schema"):
         columns_of(schema({"properties": {"a": {"$ref": "http://127.0.0.1:9/x.json"}}}))
 
 
@@ -135,10 +135,10 @@ def test_what_a_schema_refers_to_is_given_and_never_fetched():
     [
         ({"type": "string"}, "is no object with properties"),
         (True, "is no object with properties"),
-        ({"type": 7}, "is no JSON Schema"),
-        ({"properties": {"a": {"pattern": "("}}}, "is no JSON Schema"),
+        ({"type": 7}, "is not a JSON Schema"),
+        ({"properties": {"a": {"pattern": "("}}}, "is not a JSON Schema"),
         # Such a pattern is looked for in a time without bounds.
-        ({"properties": {"a": {"pattern": "(a)\\1"}}}, "is no JSON Schema"),
+        ({"properties": {"a": {"pattern": "(a)\\1"}}}, "is not a JSON Schema"),
     ],
 )
 def test_what_makes_no_columns_is_refused(value, told):

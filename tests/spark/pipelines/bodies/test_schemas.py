@@ -43,8 +43,8 @@ def test_a_name_of_a_message_leads_nowhere_else(tmp_path, name):
     [
         ("a.proto", "", "protoc --include_imports --descriptor_set_out=a.desc a.proto"),
         ("a.txt", "", "is no schema; its name ends in .avsc"),
-        ("a.avsc", "{", "is no JSON"),
-        ("a.json", "[" * 100_000, "is no JSON"),
+        ("a.avsc", "{", "is not JSON"),
+        ("a.json", "[" * 100_000, "is not JSON"),
         ("a.json", "0" * (4 * 1024 * 1024 + 1), "larger than a schema may be"),
     ],
 )

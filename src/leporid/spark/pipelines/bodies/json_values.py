@@ -96,7 +96,7 @@ class Literal(float):
 
 
 def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 def _inner(kind: pa.DataType) -> list[pa.DataType]:
@@ -227,7 +227,7 @@ def validator(schema: Schema) -> Any:
     """Return what checks values against a schema; it loads nothing from anywhere.
 
     Raises:
-        OptionError: it is no JSON Schema.
+        OptionError: it is not a JSON Schema.
     """
     import jsonschema_rs
 
@@ -245,7 +245,7 @@ def validator(schema: Schema) -> Any:
             pattern_options=jsonschema_rs.RegexOptions(),
         )
     except (ValueError, RecursionError, jsonschema_rs.ReferencingError) as error:
-        raise OptionError(f"schema {schema.name} is no JSON Schema: {said(error)}") from None
+        raise OptionError(f"schema {schema.name} is not a JSON Schema: {said(error)}") from None
 
 
 def _all(schema: Schema) -> list[tuple[str, Schema]]:

@@ -152,7 +152,7 @@ def read_file(path: Path) -> Schema:
     except OSError as error:
         raise SchemasError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise OptionError(f"{path} is no JSON: {error}") from None
+        raise OptionError(f"{path} is not JSON: {error}") from None
     return Schema(kind, content, path.name)
 
 

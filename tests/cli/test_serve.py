@@ -45,6 +45,14 @@ def test_the_help_is_plain_text_and_says_what_a_setting_may_be(capsys, monkeypat
     assert not any(sign in shown for sign in ("`", "](", "see below"))
 
 
+def test_a_misspelt_flag_is_told_without_the_list_of_all_flags(capsys):
+    with pytest.raises(SystemExit):
+        main(["serve", "--amqp-prt", "1"])
+    usage, error = capsys.readouterr().err.splitlines()
+    assert usage.startswith("usage: leporid serve [-h] [--config PATH]")
+    assert error == 'leporid serve: error: unknown: --amqp-prt 1; did you mean "--amqp-port"?'
+
+
 def test_values_are_those_of_a_file():
     assert overrides("--amqps-port", "1", "--limits-message-bytes-max", "1 MiB") == {
         "amqps_port": 1,

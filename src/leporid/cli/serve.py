@@ -53,6 +53,8 @@ def flag_of(keys: tuple[str, ...]) -> str:
 
 def fill(parser: Parser) -> None:
     """Add the flags."""
+    # In front of a mistake, a list of all flags would hide it; the help has them.
+    parser.usage = f"{parser.prog} [-h] [--config PATH] [--data-dir PATH] [--SETTING VALUE …]"
     parser.add_argument(
         "--config",
         type=Path,

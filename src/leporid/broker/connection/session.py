@@ -191,7 +191,7 @@ class ConnectionState:
         broker.sessions[self] = None
 
     def __repr__(self) -> str:
-        return f"<Session {self.name} {self.phase.value} channels={len(self.channels)}>"
+        return f"<ConnectionState {self.name} {self.phase.value} channels={len(self.channels)}>"
 
     # ------------------------------------------------------------------ for the server
 

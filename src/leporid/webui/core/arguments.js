@@ -3,7 +3,7 @@
    Must not know forms. Invariant: an empty field is no argument. */
 
 /** Thrown where a field cannot become an argument; the message says which one. */
-export class ArgumentError extends Error {}
+class ArgumentError extends Error {}
 
 /**
  * Return the value of a field.

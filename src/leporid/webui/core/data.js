@@ -3,7 +3,7 @@
    Must not know what is asked for. Invariants: what was shown stays while it is asked for again;
    a hidden tab asks nothing; an answer to an earlier question never replaces a later one. */
 
-import { get, url } from "./api.js";
+import { get } from "./api.js";
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 import { useVisible } from "./visible.js";
 
@@ -86,14 +86,4 @@ export function useData(path, query, { every } = {}) {
 
   const shown = found.of === object ? found : NOTHING;
   return { data: shown.data, error: shown.error, loading: shown.loading, reload: load };
-}
-
-/** Whether a path can be asked for by a browser; a name that is dots cannot. */
-export function isAddressable(path) {
-  try {
-    url(path);
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -21,7 +21,7 @@ function policyCounts(setting, type) {
 }
 
 /** Return {value, from} of a setting: from is "argument", "policy" or "". */
-export function effective(setting, argument, policy, type) {
+function effective(setting, argument, policy, type) {
   if (argument === NONE) {
     return policy === NONE ? { value: NONE, from: "" } : { value: policy, from: "policy" };
   }

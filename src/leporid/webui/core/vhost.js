@@ -3,22 +3,13 @@
    It stands in the address (`?vhost=…`), so that an address shows the same to everybody. A tab
    remembers the last choice for addresses that say nothing. Must not know pages. */
 
-import { route, setQuery, useRoute } from "./route.js";
+import { setQuery, useRoute } from "./route.js";
 
 const KEY = "leporid.vhost";
 
 /** Return the name of the chosen virtual host, null for all of them. */
 export function useVhost() {
   const { query } = useRoute();
-  return chosen(query);
-}
-
-/** Return the same, for what is no component. */
-export function chosenVhost() {
-  return chosen(route().query);
-}
-
-function chosen(query) {
   if (query.vhost !== undefined) {
     remember(query.vhost);
     return query.vhost;

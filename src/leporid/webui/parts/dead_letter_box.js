@@ -22,7 +22,7 @@ export function reasonIn(query) {
 }
 
 /** The last death of a message, as its header x-death tells it; {} without one. */
-export function deathOf(message) {
+function deathOf(message) {
   const deaths = message.properties?.headers?.["x-death"];
   return Array.isArray(deaths) && deaths.length ? deaths[0] : {};
 }

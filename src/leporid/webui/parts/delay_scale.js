@@ -17,9 +17,6 @@ const TICKS = [
   [5 * YEAR, "5 y"], [10 * YEAR, "10 y"],
 ];
 
-/** Where a wait of some milliseconds stands. */
-export const placeOf = (ms) => Math.log10(Math.max(1, ms));
-
 /** The ticks of a range: their places, and labels where there is room. */
 export function ticksIn([low, high], most) {
   const found = TICKS.map(([ms, label]) => ({ at: Math.log10(ms), ms, label }))

@@ -3,7 +3,7 @@
 import { html } from "../core/html.js";
 
 /** The class of a column's cells. */
-export function cellClass({ align, wide, under }) {
+function cellClass({ align, wide, under }) {
   return [align, (wide || under) && "wide-only"].filter(Boolean).join(" ");
 }
 

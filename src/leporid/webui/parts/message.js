@@ -14,7 +14,7 @@ const HEX_STEP = 2048;
 const HEX_ROW = 16;
 
 /** The bytes of a body as the API gives it. */
-export function bodyBytes(message) {
+function bodyBytes(message) {
   if (message.payload_encoding === "base64") {
     const text = atob(message.payload);
     return Uint8Array.from(text, (each) => each.charCodeAt(0));

@@ -11,7 +11,7 @@ import { Copy } from "./copy.js";
 const DEFAULT = "http://localhost:15672";
 
 /** The curl line of a call; path as for api.get; `file` is sent in place of a body. */
-export function curlOf({ method = "GET", path, query, body, file }) {
+function curlOf({ method = "GET", path, query, body, file }) {
   const text = queryText(query);
   const place = `/api/${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
   const parts = ["curl", "-u", "USER"];

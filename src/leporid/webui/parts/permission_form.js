@@ -27,7 +27,7 @@ const PRESETS = [
 const NOTHING = new Set(["", "^$"]);
 
 /** Return "all", "none" or "some": how much a pattern lets in, as far as that is plain. */
-export function breadth(pattern) {
+function breadth(pattern) {
   if (pattern === ".*") {
     return "all";
   }

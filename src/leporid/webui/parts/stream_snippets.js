@@ -12,7 +12,7 @@ opener = build_opener(HTTPBasicAuthHandler(passwords))
 `;
 
 /** A text as Python writes it. */
-export function pythonText(text) {
+function pythonText(text) {
   return JSON.stringify(text)
     .replace(/[\u007f-\uffff]/g, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`)
     .replace(/(\\ud[89ab][0-9a-f]{2})(\\ud[c-f][0-9a-f]{2})/g, (pair) => {
@@ -22,7 +22,7 @@ export function pythonText(text) {
 }
 
 /** A text as one word of a POSIX shell. */
-export function shellWord(text) {
+function shellWord(text) {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 

@@ -6,7 +6,7 @@ import { html } from "../core/html.js";
 import { Field } from "./form.js";
 
 /** The tags that allow something, the strongest first, with what they allow. */
-export const TAGS = [
+const TAGS = [
   ["administrator", "everything: users, permissions, virtual hosts, limits, operator policies"],
   ["monitoring", "see all virtual hosts, connections and the node"],
   ["policymaker", "set policies in virtual hosts with permissions"],

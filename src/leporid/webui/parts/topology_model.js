@@ -7,7 +7,7 @@ const GROUP_LEAST = 4;
 const SEPARATOR = /[.\-_/:#| ]/;
 
 /** The argument of a binding that is its filter, as one text; "" without one. */
-export function filterOf(args) {
+function filterOf(args) {
   const found = [];
   if (args["x-filter-tags"] !== undefined) found.push(`tags: ${args["x-filter-tags"]}`);
   if (args["x-filter-sql"] !== undefined) found.push(String(args["x-filter-sql"]));

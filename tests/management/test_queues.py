@@ -56,6 +56,21 @@ async def asked(
     return answer.status_code, answer.json() if answer.content else None
 
 
+async def test_a_void_argument_is_null_and_stays_it_through_an_import(
+    world: World, client: httpx.AsyncClient
+):
+    """RabbitMQ shows the text "undefined", which a client would then have to declare."""
+    queue_of(world, "void", {"note": None, "empty": ""})
+    _, found = await asked(client, "GET", f"{URL}/void")
+    assert found["arguments"] == {"note": None, "empty": ""}
+    _, exported = await asked(client, "GET", "/api/definitions/%2F")
+    assert [queue["arguments"] for queue in exported["queues"]] == [{"note": None, "empty": ""}]
+    assert await asked(client, "DELETE", f"{URL}/void") == (204, None)
+    status, _ = await asked(client, "POST", "/api/definitions/%2F", json=exported)
+    assert status in (200, 204)
+    assert world.vhost.queue("void").arguments == {"note": None, "empty": ""}
+
+
 async def test_a_queues_life(world: World, client: httpx.AsyncClient):
     given = {"durable": True, "arguments": {"x-max-length": 10}}
     assert await asked(client, "PUT", f"{URL}/q", json=given) == (201, None)

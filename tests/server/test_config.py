@@ -179,6 +179,10 @@ def test_no_secret_is_in_the_repr(file: Path):
             'durability = "synched": must be one of "synced", "written"; did you mean "synced"?',
         ),
         ('bind = "here"', 'bind = "here": must be an IP address such as'),
+        (
+            'bind = "127.0.0.1,::1"',
+            'address such as "127.0.0.1", or a list such as ["0.0.0.0", "::"]',
+        ),
         ("bind = 5", "bind = 5: must be a list"),
         ("bind = [5]", "bind[0] = 5: must be an IP address such as"),
         ("bind = []", "bind = []: must name at least one address, and none twice"),

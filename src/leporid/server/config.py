@@ -99,7 +99,7 @@ def _address(path: str, value: Any) -> str:
     try:
         return str(ipaddress.ip_address(value if isinstance(value, str) else ""))
     except ValueError:
-        allowed = 'must be an IP address such as "127.0.0.1", "::1" or "0.0.0.0"'
+        allowed = 'must be an IP address such as "127.0.0.1", or a list such as ["0.0.0.0", "::"]'
         raise refusal(path, value, allowed) from None
 
 

@@ -123,6 +123,10 @@ class Peer:
     def on_lost(self) -> None:
         """The connection is gone."""
 
+    def on_blocked(self) -> None:
+        """No case has an alarm."""
+        raise AssertionError("blocked by an alarm")
+
     def on_method(self, channel: int, payload: bytes, /) -> None:
         """No case sends another method than publish and ack."""
         raise AssertionError(f"unexpected method on channel {channel}: {payload[:4].hex()}")

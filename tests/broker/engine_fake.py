@@ -488,7 +488,7 @@ class FakeConnection:
         self.sent: list[tuple[int, Method]] = []
         self.events: list[str] = []
         self.delivered: list[tuple[str, str]] = []
-        self.finished = False
+        self.finished = self.blocked = False
         self.jobs = 0
 
     @property
@@ -519,6 +519,9 @@ class FakeConnection:
             channel.mute()
         self.channels = {}
 
+    def unblock(self) -> None:
+        self.blocked &= self.session.broker.engine.connections.publishers_blocked
+
     def begin_work(self) -> None:
         self.jobs += 1
 
@@ -545,7 +548,11 @@ class FakeConnection:
         properties: bytes = b"\0\0",
         copies: Sequence[str] = (),
     ) -> int:
-        """Publish; returns to how many queues."""
+        """Publish; returns to how many queues. None while an alarm is on."""
+        self.blocked = self.session.broker.engine.connections.publishers_blocked
+        if self.blocked:
+            self.session.on_blocked()
+            return 0
         try:
             routes = self.session.route_cache(exchange)
             assert routes is not None, "a right is waited for"

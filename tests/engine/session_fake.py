@@ -48,7 +48,7 @@ class FakeSession:
         self.copied: list[tuple[str, list[str], bytes]] = []
         self.greetings = 0
         self.strangers: list[bytes] = []
-        self.losses = 0
+        self.losses = self.blocks = 0
         self.defects: list[Exception] = []
         self.reply_name: str | None = None
         self.checks: dict[str, Callable[[str], None]] = {}
@@ -91,6 +91,9 @@ class FakeSession:
 
     def on_lost(self) -> None:
         self.losses += 1
+
+    def on_blocked(self) -> None:
+        self.blocks += 1
 
     def route_cache(self, exchange: str) -> RouteCache:
         self.asked.append(exchange)

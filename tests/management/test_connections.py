@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from tests.engine.frames import publish
 from tests.management.clients import Client, connected, consuming
 from tests.management.conftest import SECRET, World
 
@@ -102,8 +103,9 @@ async def test_who_publishes_while_an_alarm_is_on_is_blocked(
     world: World, client: httpx.AsyncClient
 ):
     one = connected(world, 7)
-    one.session.route_cache("")
     world.broker.set_alarm("disk", True)
+    assert (await got(client, URL))[1]["state"] == "running"
+    one.connection_engine.feed(publish(1, "q"))
     assert (await got(client, URL))[1]["state"] == "blocked"
 
 

@@ -30,7 +30,6 @@ from leporid.amqp.methods import (
 )
 from leporid.server import link, listener, turns
 from leporid.server.addresses import bind
-from leporid.server.link import Link
 from leporid.server.listener import (
     CLOSE_MS_MAX,
     HANDSHAKE_BYTES_MAX,
@@ -184,6 +183,7 @@ async def test_a_publisher_that_was_blocked_is_heard_out_first(stack: Stack, clo
     await client.publish("nowhere")
     await stack.until(lambda: stack.engine.queues.unroutable == 1)
     stack.set_alarm("memory", True)
+    await client.publish("nowhere")
     await client.hear(ConnectionBlocked)
     await client.write(HEARTBEAT)
     clock.move(1000.0)
@@ -224,29 +224,30 @@ async def test_a_peer_that_takes_nothing_is_dead_after_three_heartbeats(
     assert 30_000 < stack.engine.clock.now_ms - connection.output.last_sent_ms < 32_000
 
 
-async def publisher(stack: Stack, *, heartbeat_s: int) -> tuple[Client, Link]:
-    """A client that has published, and is therefore blocked by alarms; the server's end of it."""
-    client = await stack.client(heartbeat_s=heartbeat_s)
-    link = stack.link_of(client)
-    await client.publish("nowhere")
-    await stack.until(lambda: link.connection.published)
-    return client, link
+async def block(stack: Stack, *publishers: Client) -> None:
+    """Raise an alarm, and have them publish."""
+    stack.set_alarm("memory", True)
+    for each in publishers:
+        await each.publish("nowhere")
+    await stack.until(lambda: all(stack.link_of(each).connection.blocked for each in publishers))
 
 
 async def test_the_system_ends_one_that_acknowledges_nothing_while_it_is_not_read(
     stack: Stack, clock: Clock
 ):
-    _, link = await publisher(stack, heartbeat_s=10)
+    client = await stack.client(heartbeat_s=10)
+    link = stack.link_of(client)
 
     def limit_ms() -> int:
         stack.listener.look()
         return link.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
 
     assert limit_ms() == 0
-    stack.set_alarm("memory", True)
+    await block(stack, client)
     assert limit_ms() == 30_000
     # Who is read says itself that it lives, and may take its time.
     stack.set_alarm("memory", False)
+    await stack.until(lambda: link.connection.reading)
     assert limit_ms() == 0
 
 
@@ -255,12 +256,15 @@ async def test_a_blocked_publisher_is_spoken_to(
 ):
     monkeypatch.setattr(listener, "TICK_S", 3600.0)  # who looks is this test alone
     stack = make_stack()
-    found = [await publisher(stack, heartbeat_s=heartbeat_s) for heartbeat_s in (60, 0, 0)]
-    connections = [link.connection for _, link in found]
+    found = [await stack.client(heartbeat_s=heartbeat_s) for heartbeat_s in (60, 0, 0)]
+    connections = [stack.link_of(each).connection for each in found]
     # The third is in the middle of a message.
-    await found[2][0].write(published("q", bytes(200_000), frame_max=4096)[:100_000])
+    message = published("q", bytes(200_000), frame_max=4096)
+    await found[2].write(message[:100_000])
     await stack.until(lambda: connections[2].content_count == 1)
-    stack.set_alarm("memory", True)
+    await block(stack, *found[:2])
+    await found[2].write(message[100_000:])
+    await stack.until(lambda: connections[2].blocked)
     sent = [0, 0, 0]
     for _ in range(40):
         clock.move(0.2)
@@ -271,7 +275,7 @@ async def test_a_blocked_publisher_is_spoken_to(
             sent[number] += connection.output.last_sent_ms != before[number]
     assert sent == [20, 2, 20]
     for _ in range(20):
-        await found[0][0].heartbeat()
+        await found[0].heartbeat()
 
 
 async def test_many_blocked_publishers_take_turns(
@@ -280,9 +284,7 @@ async def test_many_blocked_publishers_take_turns(
     monkeypatch.setattr(listener, "TICK_S", 3600.0)  # who looks is this test alone
     monkeypatch.setattr(listener, "PROBES_A_TICK", 2)
     stack = make_stack()
-    for _ in range(8):
-        await publisher(stack, heartbeat_s=60)
-    stack.set_alarm("memory", True)
+    await block(stack, *[await stack.client(heartbeat_s=60) for _ in range(8)])
     clock.move(0.4)
     stack.listener.look()
     stack.turns.turn()

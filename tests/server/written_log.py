@@ -60,6 +60,9 @@ class Session:
     def on_lost(self) -> None:
         pass
 
+    def on_blocked(self) -> None:
+        raise AssertionError("there is no alarm")
+
     def on_method(self, channel: int, payload: bytes, /) -> None:
         raise AssertionError(payload)
 

@@ -172,10 +172,9 @@ async def test_publishers_are_blocked_by_an_alarm():
         exchange = channel.default_exchange
         await exchange.publish(b"before", "tasks")
         broker.set_alarm(on=True)
-        await broker.settle()
-        assert connection.is_blocked
         waiting = asyncio.create_task(exchange.publish(b"meanwhile", "tasks"))
         await broker.settle()
+        assert connection.is_blocked
         assert broker.count("tasks").ready == 1
         broker.set_alarm(on=False)
         await waiting

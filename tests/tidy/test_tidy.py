@@ -29,6 +29,8 @@ LONG_MODULES: dict[str, str] = {
     "these write to its output, in the order in which they settle and publish",
     "src/leporid/engine/connection/channel.pyx": "a channel is one idea: its deliveries and "
     "confirms share their order",
+    "src/leporid/engine/connection/connection.pyx": "frames are handled in their order, whatever "
+    "they are, and held back together",
     "src/leporid/engine/selectors/selector_set.pyx": "what is indexed must be what is asked: the "
     "first message and the rest of a match go the same ways",
 }

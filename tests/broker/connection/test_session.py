@@ -190,6 +190,8 @@ def test_publishers_are_told_of_alarms_by_name(world: World):
     publisher.connection.publish(1, "", "nowhere")
     broker = world.broker
     broker.set_alarm("memory", True)
+    assert publisher.sent(ConnectionBlocked) == []
+    publisher.connection.publish(1, "", "nowhere")
     assert publisher.session.blocked
     assert not reader.session.blocked
     broker.set_alarm("disk", True)
@@ -215,8 +217,9 @@ def test_who_begins_to_publish_during_an_alarm_is_told_then(world: World):
 def test_who_did_not_ask_is_not_told(world: World):
     peer = world.peer()
     peer.session.client_properties = {"capabilities": "none"}
-    peer.connection.publish(1, "", "nowhere")
     world.broker.set_alarm("memory", True)
+    peer.connection.publish(1, "", "nowhere")
+    assert peer.session.blocked
     world.broker.set_alarm("memory", False)
     assert peer.sent(ConnectionBlocked) == []
     assert peer.sent(ConnectionUnblocked) == []

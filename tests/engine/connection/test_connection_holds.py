@@ -215,15 +215,54 @@ def test_a_requeue_keeps_nobody_waiting(engine, disk, queue, peer):
 # ------------------------------------------------------------------ who is read
 
 
-def test_publishers_are_not_read_while_they_are_blocked(engine, disk, queue, peer):
-    consumer = Peer(engine, {"q": queue})
+def test_publishers_are_read_up_to_their_next_publish_while_they_are_blocked(
+    engine, disk, queue, peer
+):
+    peer.channel.consume(queue, "c", False, 0, 0)
     peer.feed(publish(1, "q", b"x"))
+    engine.run()
     engine.connections.publishers_blocked = True
-    assert peer.connection.published
-    assert not peer.connection.reading
-    assert consumer.connection.reading
-    engine.connections.publishers_blocked = False
     assert peer.connection.reading
+    peer.feed(frames.ack(1, 1) + publish(1, "q", b"y") * 2)
+    assert peer.channel.acked == 1
+    assert (peer.connection.blocked, peer.connection.reading, peer.session.blocks) == (
+        True,
+        False,
+        1,
+    )
+    peer.connection.unblock()
+    assert peer.connection.blocked, "while the alarm is on"
+    engine.run()
+    assert engine.queues.published == 1
+    engine.connections.publishers_blocked = False
+    engine.run()
+    assert engine.queues.published == 1, "it is not told yet"
+    peer.connection.unblock()
+    engine.run()
+    assert not peer.session.faults
+    assert engine.queues.published == 3
+    assert peer.connection.reading
+    assert not peer.session.faults
+
+
+def test_a_message_that_has_begun_ends_after_the_alarm(engine, queue, peer):
+    whole = publish(1, "q", b"x" * 10)
+    cut = len(frames.basic_publish(1, "q"))
+    for end in (cut, len(whole) - 1):
+        engine.connections.publishers_blocked = False
+        peer.connection.unblock()
+        engine.run()
+        peer.feed(whole[:end])
+        engine.connections.publishers_blocked = True
+        peer.feed(whole[end:])
+        assert peer.connection.blocked
+        before = queue.ready_count
+        engine.run()
+        assert queue.ready_count == before
+    engine.connections.publishers_blocked = False
+    peer.connection.unblock()
+    engine.run()
+    assert queue.ready_count == 2
 
 
 def test_who_does_not_read_answers_is_not_read(engine, peer):

@@ -99,7 +99,6 @@ class ConnectionState:
         "_ending",
         "_exclusive",
         "_gone",
-        "_publishes",
         "_refused",
         "_released",
         "_told_blocked",
@@ -183,7 +182,6 @@ class ConnectionState:
         self._ending: dict[ChannelState, None] = {}
         self._refused: set[int] = set()
         self._exclusive: dict[QueueState, None] = {}
-        self._publishes = False
         self._told_blocked = False
         self._released = self._gone = self.rechecking = False
         self.rechecked_ms = 0
@@ -217,8 +215,8 @@ class ConnectionState:
 
     @property
     def blocked(self) -> bool:
-        """Whether it publishes while an alarm is on, so that it should not be read from."""
-        return self._publishes and bool(self.broker.alarms)
+        """Whether it wants to publish while an alarm is on, and is not read from."""
+        return self.connection.blocked
 
     @property
     def log_extra(self) -> dict[str, object]:
@@ -307,14 +305,10 @@ class ConnectionState:
         None: the right to do so is not known yet. The input waits until it is.
         """
         try:
-            routes = publishing.route_cache(self, exchange)
+            return publishing.route_cache(self, exchange)
         except RightPending as unknown:
             self.await_right(unknown.pending)
             return None
-        if not self._publishes:
-            self._publishes = True
-            self.tell_alarms()
-        return routes
 
     def check_of_keys(self, exchange: str) -> AllowedKeys | None:
         """The same: what raises a fault for keys that must not be published with; None: no key."""
@@ -422,8 +416,13 @@ class ConnectionState:
         self.connection.close_channel(channel.number)
         return ChannelCloseOk()
 
+    def on_blocked(self) -> None:
+        """It wants to publish while an alarm is on."""
+        self.tell_alarms()
+
     def tell_alarms(self) -> None:
-        """Tell a publisher that it is blocked, or no longer, if it wants to be told."""
+        """Unblock a publisher if no alarm is on; tell it that it is blocked, or no longer."""
+        self.connection.unblock()
         blocked = self.blocked and self.phase is Phase.RUNNING
         if blocked == self._told_blocked or not self.announced("connection.blocked"):
             return

@@ -28,7 +28,7 @@ cdef class Connection:
     cdef list held_frames
     cdef readonly bint greeted      # the protocol header was received
     cdef readonly bint broken       # framing was lost: all further input is ignored
-    cdef readonly bint published    # at least once
+    cdef readonly bint blocked      # it wants to publish while an alarm is on
     cdef public uint64_t last_received_ms
     cdef readonly uint64_t received_bytes, sent_bytes
     cdef public uint64_t received_max   # more may not be received; 0: any number
@@ -50,6 +50,11 @@ cdef class Connection:
     cdef Channel unrouted_on        # its channel
     cdef bint awaits_letters        # dead letters of its settles were left for a later turn
     cdef bint pause(self) except -1
+    cdef bint is_stopped(self) noexcept
+    cdef bint is_to_block(self) noexcept
+    cdef int block(self) except -1
+    cdef int on_content(self, uint16_t number, Channel channel, uint8_t kind, uint8_t *payload,
+                        uint32_t size) except -1
     cdef int resume_later(self) except -1
     cdef int resume_input(self) except -1
     cdef int release(self) except -1

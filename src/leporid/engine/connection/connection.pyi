@@ -28,6 +28,7 @@ class _Session(Protocol):
     def on_defect(self, error: Exception, /) -> None: ...
     def on_content(self, channel: int, kind: int, /) -> None: ...
     def on_lost(self) -> None: ...
+    def on_blocked(self) -> None: ...
     def route_cache(self, exchange: str, /) -> object: ...  # None: a right is not known yet
     def check_of_keys(self, exchange: str, /) -> Callable[[str], bool | None] | None: ...
     def copies(
@@ -58,8 +59,11 @@ class Connection:
         """Framing was lost: all further input is ignored."""
 
     @property
-    def published(self) -> bool:
-        """It has published at least once."""
+    def blocked(self) -> bool:
+        """It wants to publish while an alarm is on; nothing behind that is handled."""
+
+    def unblock(self) -> None:
+        """No alarm is on any more; nothing happens if one is."""
 
     received_max: int
     """With more bytes than these received, the connection ends; 0: any number may come."""

@@ -90,7 +90,7 @@ cdef class Connection:
         """Whether the server should read from this peer now."""
         if self.held or self.paused or self.jobs or self.finished or self.is_lost:
             return False
-        if self.connections.publishers_blocked and self.published and not self.closing:
+        if self.blocked and not self.closing:
             return False
         if self.awaits_eof:
             return pending(self.output) < OUTPUT_STOP_CLOSED_BYTES
@@ -201,7 +201,7 @@ cdef class Connection:
                 and self.go_on_with_unrouted() == WAIT):
             return True
         while n - self.at >= 7:
-            if self.held or self.jobs or self.finished or self.broken:
+            if self.is_stopped():
                 return True
             if spend(clock, 1):
                 return self.pause()
@@ -240,18 +240,25 @@ cdef class Connection:
                     self.last_channel = None
                     raise quoting(UnexpectedFrame, kind, payload[:size], "")
             elif kind == FRAME_HEADER or kind == FRAME_BODY:
-                self.at += size + 8
-                if self.closing or (channel is not None and channel.closing):
-                    continue
-                if channel is None:
-                    self.session.on_content(number, kind)
-                    continue
-                if self.assemble(channel, kind, payload, size) == WAIT:
+                if self.on_content(number, channel, kind, payload, size) == WAIT:
                     return True
             else:
                 self.lose_track(n)
                 raise quoting(FrameError, kind, payload[:size], ": unknown_frame")
         return True
+
+    cdef int on_content(self, uint16_t number, Channel channel, uint8_t kind, uint8_t *payload,
+                        uint32_t size) except -1:
+        """Handle the content frame at `at`; returns WAIT if that, or the rest, must be later."""
+        if self.is_to_block():
+            return self.block()
+        self.at += size + 8
+        if self.closing or (channel is not None and channel.closing):
+            return 0
+        if channel is None:
+            self.session.on_content(number, kind)
+            return 0
+        return self.assemble(channel, kind, payload, size)
 
     cdef int lose_track(self, size_t n) except -1:
         """Where the next frame begins is not known: nothing is left to handle."""
@@ -298,6 +305,8 @@ cdef class Connection:
                 self.assemble(channel, FRAME_METHOD, payload, size)
                 return 0
             if ids == BASIC_PUBLISH:
+                if self.is_to_block():
+                    return self.block()
                 if self.publish_ahead(p, n, channel, size) == WAIT:
                     return WAIT
                 return 0
@@ -350,7 +359,6 @@ cdef class Connection:
                 <uint32_t> method[6] + method[7 + method[6]] + 9 != size):
             self.at = after
             raise basic_fault(BASIC_PUBLISH_METHOD, undecodable(method[4:size]))
-        self.published = True
         header = p + after
         if n - after < 7:
             return WAIT
@@ -599,6 +607,29 @@ cdef class Connection:
             self.resume_input()
             self.connections.clock.begin_slice(None)
         return self.output.touch()
+
+    cdef bint is_stopped(self) noexcept:
+        """Whether nothing of the input is to be handled now."""
+        return self.held or self.jobs or self.finished or self.broken or (
+            self.blocked and not self.closing)
+
+    cdef bint is_to_block(self) noexcept:
+        """Whether it must not publish now."""
+        return self.connections.publishers_blocked and not self.closing
+
+    cdef int block(self) except -1:
+        """It wants to publish while an alarm is on: handle nothing more until `unblock`."""
+        self.blocked = True
+        self.session.on_blocked()
+        return WAIT
+
+    def unblock(self):
+        """No alarm is on any more; nothing happens if one is, or if it was not blocked."""
+        if self.blocked and not self.connections.publishers_blocked:
+            self.blocked = False
+            if self.rest_len:
+                self.resume_later()
+            self.output.touch()
 
     def begin_work(self):
         """Handle no input until `end_work`: a job that a method has caused is under way."""

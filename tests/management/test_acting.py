@@ -283,6 +283,28 @@ async def test_an_alarm_on_the_way_leaves_outcomes_of_what_came_before(
     nothing_left(world)
 
 
+@pytest.mark.parametrize("size", [0, 1, 300_000])
+async def test_a_message_that_an_alarm_finds_on_its_way_is_the_last_one(
+    world: World, monkeypatch: pytest.MonkeyPatch, size: int
+):
+    queue = queue_of(world, "q")
+    outcomes: list[Outcome | Refusal] = []
+    with acting(world) as channel:
+        feed = channel._feed
+
+        async def alarmed(octets: bytes) -> None:
+            if octets[7:11] == bytes((0, 60, 0, 40)):
+                world.broker.set_alarm("memory", True)
+            await feed(octets)
+
+        monkeypatch.setattr(channel, "_feed", alarmed)
+        with pytest.raises(Refusal, match="low on memory"):
+            await channel.publish_all([Outgoing("", "q", PLAIN, b"x" * size)] * 3, outcomes)
+    assert outcomes == [Outcome(routed=True, accepted=True)]
+    assert queue.ready_count == 1
+    nothing_left(world)
+
+
 @pytest.mark.parametrize("size", [1, 300_000])
 async def test_a_user_who_is_deleted_on_the_way_ends_it(
     world: World, monkeypatch: pytest.MonkeyPatch, size: int

@@ -299,7 +299,7 @@ class Receiver:
         self.delivered: int = 0
         self.delivery_bytes: int = 0
         self._acked = 0
-        self._unsent: bytes = b""  # an acknowledgement that the socket has not taken
+        self.unsent: bytes = b""  # an acknowledgement that the socket has not taken
         self._on_deliveries = on_deliveries
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._kept = len(client.inbox)
@@ -350,11 +350,11 @@ class Receiver:
     def acknowledge(self) -> None:
         """Acknowledge what has come, if it is time, as far as the socket takes it."""
         # What is left goes first: TLS takes nothing else.
-        if not self._unsent and self.ack_every and self.delivered - self._acked >= self.ack_every:
-            self._unsent = ack(self.delivered, multiple=True)
+        if not self.unsent and self.ack_every and self.delivered - self._acked >= self.ack_every:
+            self.unsent = ack(self.delivered, multiple=True)
             self._acked = self.delivered
-        if self._unsent:
-            self._unsent = self._unsent[self.client.send_some(self._unsent) :]
+        if self.unsent:
+            self.unsent = self.unsent[self.client.send_some(self.unsent) :]
 
 
 def _receive(one: Publisher | Receiver) -> None:
@@ -563,9 +563,9 @@ class Running:
             found = selector.select(SELECT_SECONDS)
             for ready, _ in found:
                 _receive(ready.data)
-            if not found:
-                # The broker may wait for an acknowledgement that a socket has not taken.
-                for receiver in receivers:
+            for receiver in receivers:
+                # The broker may wait for what its socket has not taken.
+                if receiver.unsent:
                     receiver.acknowledge()
             taken[0] = sum(one.delivered for one in receivers)
         for receiver in receivers:

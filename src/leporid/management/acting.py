@@ -121,7 +121,7 @@ class _Session(ConnectionState):
         self.trouble: Exception | None = None
         # Rights that a publish waits for; the request asks for them.
         self.pending: list[PendingRight] = []
-        connection.session = self
+        connection.session, connection.internal = self, True
         connection.output.frame_max = around.broker.limits.frame_max or FRAME_BYTES
         self.enter_as(user)
         self.vhost = vhost
@@ -284,6 +284,7 @@ class Acting:
         Raises:
             Refusal: no message is taken for now; this one was not published.
         """
+        self._around.admission.check_growth()
         exchange, key, properties, body = message
         try:
             publish = method_frame(CHANNEL, BasicPublish(exchange, key, mandatory=True))

@@ -473,7 +473,7 @@ class Config:
     memory_watermark: int | float = setting(
         _watermark,
         0.6,
-        "above this share of the memory, or size, publishers are not read",
+        "above this share of the memory, or size, publishers are blocked",
         unit="share, or bytes",
         live=True,
         rabbitmq="`vm_memory_high_watermark`",
@@ -481,7 +481,7 @@ class Config:
     disk_free_min: int = setting(
         size(0, SIZE_MOST),
         50 * 10**6,
-        "below this much free disk publishers are not read",
+        "below this much free disk publishers are blocked",
         unit="bytes",
         live=True,
         rabbitmq="`disk_free_limit`",

@@ -246,23 +246,31 @@ def test_publishers_are_read_up_to_their_next_publish_while_they_are_blocked(
 
 
 def test_a_message_that_has_begun_ends_after_the_alarm(engine, queue, peer):
-    whole = publish(1, "q", b"x" * 10)
-    cut = len(frames.basic_publish(1, "q"))
-    for end in (cut, len(whole) - 1):
+    whole = publish(1, "q", b"x" * 10, step=4)
+    head = len(whole) - len(frames.bodies(1, b"x" * 10, 4))
+    for end in (head, head + 12, len(whole) - 1):
         engine.connections.publishers_blocked = False
         peer.connection.unblock()
         engine.run()
         peer.feed(whole[:end])
+        before = queue.ready_count
         engine.connections.publishers_blocked = True
         peer.feed(whole[end:])
         assert peer.connection.blocked
-        before = queue.ready_count
         engine.run()
         assert queue.ready_count == before
     engine.connections.publishers_blocked = False
     peer.connection.unblock()
     engine.run()
+    assert queue.ready_count == 3
+
+
+def test_what_is_nobodys_is_not_blocked(engine, queue, peer):
+    peer.connection.internal = True
+    engine.connections.publishers_blocked = True
+    peer.feed(publish(1, "q", b"x") + publish(1, "q", b"y" * 10, step=4))
     assert queue.ready_count == 2
+    assert peer.session.blocks == 0
 
 
 def test_who_does_not_read_answers_is_not_read(engine, peer):

@@ -289,11 +289,11 @@ def test_keys_that_are_no_text_are_refused(meeting, peer):
 
 
 def test_routes_by_bindings_are_bounded(meeting, engine):
-    bindings = [Binding() for _ in range(40)]
+    bindings = [Binding() for _ in range(100)]
     pairs = [list(pair) for pair in itertools.permutations(bindings, 2)]
     meeting.cache.met_by = lambda key: pairs[int(key) % len(pairs)]
     most = 0
-    for number in range(3 * len(pairs)):
+    for number in range(len(pairs)):
         meeting.send(f"{number}")
         most = max(most, engine.cached_routes.bytes)
     meeting.cache.forget()

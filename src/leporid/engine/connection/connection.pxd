@@ -29,6 +29,7 @@ cdef class Connection:
     cdef readonly bint greeted      # the protocol header was received
     cdef readonly bint broken       # framing was lost: all further input is ignored
     cdef readonly bint blocked      # it wants to publish while an alarm is on
+    cdef public bint internal       # no client's: alarms do not block it
     cdef public uint64_t last_received_ms
     cdef readonly uint64_t received_bytes, sent_bytes
     cdef public uint64_t received_max   # more may not be received; 0: any number

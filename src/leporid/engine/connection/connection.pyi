@@ -58,6 +58,9 @@ class Connection:
     def broken(self) -> bool:
         """Framing was lost: all further input is ignored."""
 
+    internal: bool
+    """It is no client's: alarms do not block it."""
+
     @property
     def blocked(self) -> bool:
         """It wants to publish while an alarm is on; nothing behind that is handled."""

@@ -99,7 +99,9 @@ cdef class Connection:
     def read_view(self):
         """Where to read to, at most one turn's bytes; `received` must be called next."""
         cdef size_t turn = TURN_BYTES
-        if self.deepest > BACKLOG:
+        if self.connections.publishers_blocked:
+            turn = TURN_BYTES_DEEP      # what comes behind a publish is kept
+        elif self.deepest > BACKLOG:
             turn = TURN_BYTES_DEEP if self.deepest > BACKLOG_DEEP else TURN_BYTES_BACKLOG
         self.lead = self.rest_len
         if self.rest_len:
@@ -305,7 +307,7 @@ cdef class Connection:
                 self.assemble(channel, FRAME_METHOD, payload, size)
                 return 0
             if ids == BASIC_PUBLISH:
-                if self.is_to_block():
+                if self.is_to_block() and channel.resolution is None and channel.appends is None:
                     return self.block()
                 if self.publish_ahead(p, n, channel, size) == WAIT:
                     return WAIT
@@ -615,7 +617,7 @@ cdef class Connection:
 
     cdef bint is_to_block(self) noexcept:
         """Whether it must not publish now."""
-        return self.connections.publishers_blocked and not self.closing
+        return self.connections.publishers_blocked and not (self.closing or self.internal)
 
     cdef int block(self) except -1:
         """It wants to publish while an alarm is on: handle nothing more until `unblock`."""

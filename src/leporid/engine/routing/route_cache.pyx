@@ -48,7 +48,7 @@ cdef enum:
     OUTCOME_BYTES = 500
     UNITS_A_QUESTION = 16       # of the clock: what the resolver takes at least
     UNITS_A_BLOCK = 4           # likewise, of a queue's index
-    UNITS_A_MEETING = 4         # likewise, of finding the bindings that a key meets
+    UNITS_A_MEETING = 16        # likewise, of finding the bindings that a key meets
     # Bindings and queues of a route that is found by them, and routes of one exchange that are.
     MET_MAX = 64
     BY_MET_MAX = 1024
@@ -335,16 +335,21 @@ cdef class RouteCache:
         cdef uint64_t epoch = self.epoch
         if self.met_by is None or len(all_queues(route)) > MET_MAX:
             return 0
+        if self.met_epoch != epoch:
+            self.forget_met()
+        if len(self.by_met) >= BY_MET_MAX:
+            return 0                # until the cache is cleared
         met = self.met_by(text_of(route.key))
         if met is None or len(met) > MET_MAX:
             return 0
-        if self.met_epoch != epoch or len(self.by_met) >= BY_MET_MAX:
-            self.forget_met()
+        identity = identity_of(met)
+        if identity in self.by_met:
+            return 0
         self.all_routes.add(self, MET_BYTES)
         if self.epoch == epoch:     # it may have been cleared to make room
             self.met_bytes += MET_BYTES
             # While it has the bindings, no others are at their addresses.
-            self.by_met[identity_of(met)] = route, met
+            self.by_met[identity] = route, met
         return 0
 
     cdef int forget_met(self) except -1:

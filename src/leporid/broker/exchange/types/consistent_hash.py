@@ -32,6 +32,9 @@ PROPERTIES: Final = ("correlation_id", "message_id", "timestamp")
 WEIGHT_MAX: Final = 10_000
 """RabbitMQ's limit since 4.3.5. Weights cost us nothing, but what works here should work there."""
 
+QUICK_MAX: Final = 64
+"""Destinations among which one is chosen in a microsecond or two: each takes 30 nanoseconds."""
+
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 # Takes out of a message what is hashed.
@@ -97,8 +100,8 @@ class ConsistentHashRouter(Router):
             del self._bindings[name]
 
     def met_by(self, key: str) -> list[Binding] | None:
-        """Returns the binding of the destination that the key belongs to."""
-        return self._of(key)
+        """Returns the binding of the destination that the key belongs to, if they are few."""
+        return self._of(key) if len(self._bindings) <= QUICK_MAX else None
 
     def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the binding of the destination that the message belongs to."""

@@ -283,6 +283,18 @@ async def test_an_alarm_on_the_way_leaves_outcomes_of_what_came_before(
     nothing_left(world)
 
 
+async def test_there_may_be_as_many_arguments_as_over_amqp(world: World):
+    with acting(world) as channel:
+        for count, name in ((1024, "most"), (1025, "more")):
+            declare = QueueDeclare(queue=name, arguments={f"x-{at}": at for at in range(count)})
+            if count == 1024:
+                await channel.act(declare)
+            else:
+                with pytest.raises(Refusal, match="more values than the limit of 1024"):
+                    await channel.act(declare)
+    assert [queue.name for queue in world.vhost.queues()] == ["most"]
+
+
 @pytest.mark.parametrize("size", [0, 1, 300_000])
 async def test_a_message_that_an_alarm_finds_on_its_way_is_the_last_one(
     world: World, monkeypatch: pytest.MonkeyPatch, size: int

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from leporid.amqp.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
-from leporid.amqp.errors import AccessRefused, Fault, NotFound
+from leporid.amqp.errors import AccessRefused, Fault, NotFound, SyntaxFault
 from leporid.amqp.frames import frame, method_frame
 from leporid.amqp.methods import (
     BasicAck,
@@ -200,11 +200,14 @@ class Acting:
         Raises:
             Refusal: it was refused, in RabbitMQ's words.
         """
+        # What no client could have sent, no handler gets: a name of more than 255 bytes, or not
+        # UTF-8; more arguments than a method may have.
         try:
-            method.encode()
+            decode(method.encode())
         except ValueError as error:
-            # No client could have sent it: a name of more than 255 bytes, or not UTF-8.
             raise Refusal(400, "bad_request", str(error)) from None
+        except SyntaxFault as fault:
+            raise Refusal(400, "bad_request", fault.text.partition(" - ")[2]) from None
         handler = channel_methods.HANDLERS[type(method)]
         recorded = self._around.broker.recorded_count
 

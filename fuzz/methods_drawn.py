@@ -110,7 +110,7 @@ def drawn(made: type[Method], drawing: Drawing) -> Method:
 def _drawn_value(name: str, kind: fields.FieldType, drawing: Drawing) -> Any:
     if kind is fields.BIT:
         return drawing.below(4) == 0
-    if kind is fields.TABLE:
+    if kind is fields.ARGUMENTS:
         return drawing.table(ARGUMENTS)
     if kind is fields.SHORTSTR:
         return drawing.one_of(KINDS if name == "type" else NAMES)

@@ -51,8 +51,6 @@ cdef class Connection:
     cdef Channel unrouted_on        # its channel
     cdef bint awaits_letters        # dead letters of its settles were left for a later turn
     cdef bint pause(self) except -1
-    cdef bint is_stopped(self) noexcept
-    cdef bint is_to_block(self) noexcept
     cdef int block(self) except -1
     cdef int on_content(self, uint16_t number, Channel channel, uint8_t kind, uint8_t *payload,
                         uint32_t size) except -1

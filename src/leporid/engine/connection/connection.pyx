@@ -203,7 +203,8 @@ cdef class Connection:
                 and self.go_on_with_unrouted() == WAIT):
             return True
         while n - self.at >= 7:
-            if self.is_stopped():
+            if self.held or self.jobs or self.finished or self.broken or (
+                    self.blocked and not self.closing):
                 return True
             if spend(clock, 1):
                 return self.pause()
@@ -252,7 +253,7 @@ cdef class Connection:
     cdef int on_content(self, uint16_t number, Channel channel, uint8_t kind, uint8_t *payload,
                         uint32_t size) except -1:
         """Handle the content frame at `at`; returns WAIT if that, or the rest, must be later."""
-        if self.is_to_block():
+        if self.connections.publishers_blocked and not (self.closing or self.internal):
             return self.block()
         self.at += size + 8
         if self.closing or (channel is not None and channel.closing):
@@ -307,7 +308,9 @@ cdef class Connection:
                 self.assemble(channel, FRAME_METHOD, payload, size)
                 return 0
             if ids == BASIC_PUBLISH:
-                if self.is_to_block() and channel.resolution is None and channel.appends is None:
+                if self.connections.publishers_blocked and not (
+                        self.internal or channel.resolution is not None
+                        or channel.appends is not None):
                     return self.block()
                 if self.publish_ahead(p, n, channel, size) == WAIT:
                     return WAIT
@@ -609,15 +612,6 @@ cdef class Connection:
             self.resume_input()
             self.connections.clock.begin_slice(None)
         return self.output.touch()
-
-    cdef bint is_stopped(self) noexcept:
-        """Whether nothing of the input is to be handled now."""
-        return self.held or self.jobs or self.finished or self.broken or (
-            self.blocked and not self.closing)
-
-    cdef bint is_to_block(self) noexcept:
-        """Whether it must not publish now."""
-        return self.connections.publishers_blocked and not (self.closing or self.internal)
 
     cdef int block(self) except -1:
         """It wants to publish while an alarm is on: handle nothing more until `unblock`."""

@@ -10,6 +10,7 @@ from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Int32, Timestamp, Value
 from leporid.broker.exchange.types import Binding, RoutedMessage, Router, make_router
+from leporid.broker.exchange.types.consistent_hash import QUICK_MAX, ConsistentHashRouter
 
 KEYS = [f"order-{number}" for number in range(400)]
 
@@ -188,3 +189,15 @@ def test_arguments_must_say_what_to_hash(arguments: dict[str, Value], text: str)
 def test_routes_are_kept_when_the_key_alone_decides():
     assert not router_of({}).per_message
     assert router_of({}).only_key("1") is None
+
+
+def test_of_many_destinations_none_is_found_in_a_moment():
+    router = ConsistentHashRouter()
+    bound = [binding("1", queue=f"q{number}") for number in range(QUICK_MAX + 1)]
+    for each in bound[:-1]:
+        router.add(each)
+    assert router.met_by("k") == list(router.match(message("k")))
+    router.add(bound[-1])
+    assert router.met_by("k") is None
+    router.remove(bound[-1])
+    assert router.met_by("k") is not None

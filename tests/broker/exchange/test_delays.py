@@ -423,7 +423,7 @@ def test_what_is_no_id_is_not_there(here, wrong):
 def test_a_list_begins_after_an_id_or_says_that_it_is_none(here):
     here.delayed("d")
     here.send("d", "a", delay(100))
-    with pytest.raises(ValueError, match="'soon' is no id"):
+    with pytest.raises(ValueError, match="'soon' is not the id"):
         here.vhost.delays("d").list(after="soon")
 
 

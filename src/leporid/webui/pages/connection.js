@@ -48,8 +48,8 @@ function Blocked({ user }) {
         `at least ${bytes(node.disk_free_limit)} are needed`,
   ].filter(Boolean);
   return html`<${Notice} kind="warn">
-    <strong>This connection is blocked:</strong> it wants to publish, and the broker reads nothing more
-    of it until the alarm ends.
+    <strong>This connection is blocked:</strong> it wants to publish, and the broker reads
+    nothing more of it until the alarm ends.
     ${alarms.length > 0 && html` The alarm is about ${alarms.join("; ")}.`}
     ${" "}Consumers go on, and free memory and disk by taking messages.
     ${" "}<a href=${href(["queues"], { sort: "messages", reverse: "1" })}>The longest queues</a>

@@ -105,6 +105,7 @@ class Hashes:
             world.broker.access,
             lambda work, done: self.waiting.append((work, done)),
             world.broker.refusals,
+            world.engine.jobs,
         )
         world.broker.logins = self.logins
 

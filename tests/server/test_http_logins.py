@@ -21,6 +21,7 @@ from leporid.broker.access.backends import Backends, Internal, LoginRequest
 from leporid.broker.access.logins import Logins
 from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.sasl import Credentials
+from leporid.engine.engine import Engine
 from leporid.limits.refusals import Refusals
 from leporid.server.http_logins import WAITING_MAX
 from leporid.server.login_backends import LoginBackends
@@ -161,7 +162,7 @@ async def test_own_passwords_go_with_rights_of_the_server(decider: Decider):
         work()
         done()
 
-    logins = Logins(access, at_once, refusals)
+    logins = Logins(access, at_once, refusals, Engine().jobs)
     internal = Internal(access, lambda: logins)
     broker = SimpleNamespace(
         access=access,

@@ -152,7 +152,7 @@ class Slices:
         self.parties: set[object] = set()
 
     def has_slice(self, party: object) -> bool:
-        return party in self.parties
+        return party in self.parties and not self.stage_is_over
 
 
 @pytest.mark.skipif(not AVAILABLE, reason="the loop itself is asked")
@@ -196,5 +196,47 @@ async def test_what_is_put_off_is_told_of_when_its_party_has_a_slice():
             await round_of_the_loop()
         assert second not in read
         for ours in (first, third, last):
+            readiness.forget(ours)
+    readiness.stop()
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="the loop itself is asked")
+async def test_those_that_were_put_off_and_the_others_begin_rounds_by_turns():
+    clock = Slices()
+    readiness = Readiness(cast("Clock", clock))
+    crowd, other = cast("Party", "crowd"), cast("Party", "other")
+    read: list[Party] = []
+
+    def on_readable(ours: socket.socket, party: Party) -> None:
+        """Read, which takes all of the round."""
+        if clock.has_slice(party):
+            ours.recv(1)
+            if not read:
+                pairs[8][1].send(b"x")
+            read.append(party)
+            clock.stage_is_over = True
+            asyncio.get_running_loop().call_soon(turn)
+        else:
+            readiness.put_off(ours, party)
+
+    def turn() -> None:
+        clock.stage_is_over = False
+
+    with ExitStack() as stack:
+        pairs = [socket.socketpair() for _ in range(9)]
+        for at, (ours, theirs) in enumerate(pairs):
+            stack.enter_context(ours)
+            stack.enter_context(theirs)
+            readiness.watch(ours, partial(on_readable, ours, other if at == 8 else crowd))
+            if at < 8:
+                theirs.send(b"x")
+        await round_of_the_loop()
+        assert read == []
+        clock.parties = {crowd, other}
+        while len(read) < 9:
+            await round_of_the_loop()
+        assert other in read[:3]
+        assert read.count(crowd) == 8
+        for ours, _ in pairs:
             readiness.forget(ours)
     readiness.stop()

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,37 @@ async def test_one_address_has_half_of_the_places_to_wait_for_keys():
         assert keys.wait("a", print) is not None
         keys.stop()
         release.set()
+
+
+async def test_those_who_waited_for_keys_go_on_one_in_a_round_of_the_loop():
+    settings = OAuth2(resource_server_id="mq", jwks_url="http://127.0.0.1:1/")
+    release = threading.Event()
+    loop = asyncio.get_running_loop()
+    served: list[int] = []
+    before: list[int] = []
+
+    def begin_round() -> None:
+        before.append(len(served))
+        if len(served) < 9:
+            loop.call_soon(begin_round)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(release.wait)  # the request waits for its turn
+        keys = Keys(settings, pool, Refusals())
+        leave = [keys.wait("a", partial(served.append, at)) for at in range(10)]
+        begin_round()
+        release.set()
+        async with asyncio.timeout(PATIENCE_S):
+            while not served:
+                await asyncio.sleep(0)
+            # Whoever leaves is served no more; there is room for others.
+            assert leave[9] is not None
+            leave[9]()
+            while len(served) < 9:
+                await asyncio.sleep(0)
+        keys.stop()
+    assert served == list(range(9))
+    assert max(map(int.__sub__, before[1:], before)) == 1
 
 
 @pytest.mark.parametrize("address", [1, "", "http:///keys", "http://[", "http://h:0/", "file:///k"])

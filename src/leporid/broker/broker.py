@@ -159,7 +159,7 @@ class Broker:
         self.events = Events(engine, event_vhost, self.node_name, self.alarms)
         self.traces = Outbox(engine, "copies of traced messages")
         self.dead_letter_counts = DeadLetterCounts()
-        self.logins = Logins(access, offload, self.refusals)
+        self.logins = Logins(access, offload, self.refusals, engine.jobs)
         self.backends = Backends(Internal(access, lambda: self.logins), access.attempts)
         self.users = Users(access, self.record, self._user_changed, self._user_dropped)
         self.users.events = self.events

@@ -25,7 +25,7 @@ from typing import Final
 # close a connection. The rest comes in the next turn. It is a part of the time for input, of which
 # others must have some in each turn.
 ENDS_NS: Final = 300_000
-EVENTS_MAX: Final = 8
+EVENTS_MAX: Final = 2
 AVAILABLE: Final = hasattr(select, "epoll")
 
 Told = Callable[[bool], None]

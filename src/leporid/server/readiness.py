@@ -48,6 +48,8 @@ class Readiness:
         self._lines: OrderedDict[Party | None, OrderedDict[int, None]] = OrderedDict()
         self._put_off: dict[int, Party | None] = {}
         self._tells_held = False
+        # Whether the last round began with those that were put off.
+        self._put_off_first = True
         self._loop = asyncio.get_running_loop()
         self._epoll = select.epoll() if AVAILABLE else None
         if self._epoll is not None:
@@ -118,8 +120,15 @@ class Readiness:
             self._loop.call_soon(self._tell_held)
 
     def _tell_held(self) -> None:
-        """Tell of them as long as the clock allows; of the rest in the next round."""
+        """Tell of them as long as the clock allows; of the rest in the next round.
+
+        Rounds begin with them and with those that can be read by turns: whichever has many of one
+        party can use up a round, and the others wait for the next one at most.
+        """
         self._tells_held = False
+        self._put_off_first = not self._put_off_first
+        if not self._put_off_first:
+            self._on_ready()
         for number in tuple(self._held):
             if self._clock.stage_is_over:
                 break

@@ -96,6 +96,8 @@ class Keys:
         self._asked_at = self._fetched_at = -1e9
         self._places = Share(WAITING, WAITING_MAX, refusals)
         self._waiting: dict[Slot, Callable[[], None]] = {}
+        # Those of them whose keys are there, or could not be had.
+        self._served: OrderedDict[Slot, Callable[[], None]] = OrderedDict()
         self._fetching: asyncio.Future[dict[str, Key]] | None = None
         # What is to be forgotten when keys have changed.
         self.changed: Callable[[], None] = lambda: None
@@ -143,6 +145,7 @@ class Keys:
 
         def leave() -> None:
             self._waiting.pop(slot, None)
+            self._served.pop(slot, None)
             slot.release()
 
         return leave
@@ -150,6 +153,7 @@ class Keys:
     def stop(self) -> None:
         """Nobody waits any more."""
         self._waiting.clear()
+        self._served.clear()
         if self._fetching is not None:
             self._fetching.cancel()
 
@@ -198,9 +202,18 @@ class Keys:
             logger.error("oauth2: the keys cannot be had: %s", error)
         else:
             logger.error("defect: oauth2: the keys were not read", exc_info=error)
-        waiting, self._waiting = self._waiting, {}
-        for slot, ready in waiting.items():
+        served = bool(self._served)
+        self._served.update(self._waiting)
+        self._waiting.clear()
+        if not served:
+            self._serve()
+
+    def _serve(self) -> None:
+        """Tell one that waited, and the others in later rounds: each has a token verified."""
+        if self._served:
+            slot, ready = self._served.popitem(last=False)
             slot.release()
+            asyncio.get_running_loop().call_soon(self._serve)
             ready()
 
 

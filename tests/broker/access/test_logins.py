@@ -12,11 +12,14 @@ from leporid.amqp.errors import AccessRefused
 from leporid.broker.access.access import Access, Credentials, User, guest
 from leporid.broker.access.logins import HASHING_MAX, WAITING_MAX, Login, Logins, TooManyLogins
 from leporid.broker.access.passwords import Argon2Hash, hash_password
+from leporid.engine.engine import Engine
 from leporid.limits.refusals import Refusals
 from leporid.limits.shares import NoSlot
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 SLOW = hash_password("slow", b"s" * 16)
+# By the clock, between two readings: four of them are a slice of the engine.
+STEP_NS = 125_000
 ATTACKER = "192.0.2.1"
 FRIEND = "192.0.2.2"
 
@@ -27,7 +30,8 @@ class World:
     def __init__(self) -> None:
         self.access = Access([guest(SECRET), User("ann", SLOW), User("bob", SLOW)], SECRET)
         self.refusals = Refusals()
-        self.logins = Logins(self.access, self.offload, self.refusals)
+        self.engine = Engine()
+        self.logins = Logins(self.access, self.offload, self.refusals, self.engine.jobs)
         # What is being hashed: the work, and what follows.
         self.hashing: list[tuple[Callable[[], None], Callable[[], None]]] = []
         self.hashed: list[Credentials] = []
@@ -317,3 +321,36 @@ def test_too_many_passwords_that_are_set_are_refused(world: World):
     with pytest.raises(NoSlot) as refused:
         world.logins.hash("boss", lambda: None, lambda: None)
     assert (refused.value.limit, refused.value.own) == ("password_hashes", True)
+
+
+def test_peers_who_claim_the_same_are_answered_in_steps(world: World):
+    world.engine.clock.monotonic_ns = itertools.count(0, STEP_NS).__next__
+    logins = [world.log_in("ann", "wrong") for _ in range(100)]
+    world.hash_one()
+    assert 1 <= len(world.heard) <= 5
+    # Some leave while others are answered, and the same may be claimed again.
+    assert logins[-1] is not None
+    logins[-1].leave()
+    world.log_in("ann", "wrong")
+    while world.engine.busy:
+        before = len(world.heard)
+        world.engine.run()
+        assert len(world.heard) - before <= 50
+    assert world.heard == 99 * [("ann", "refused")]
+    world.hash_one()
+    assert len(world.heard) == 100
+    assert world.hashing == []
+
+
+def test_what_was_found_right_for_another_address_is_answered_in_steps(world: World):
+    for address in (ATTACKER, FRIEND, "192.0.2.3"):
+        for _ in range(100):
+            world.log_in("ann", "slow", address)
+    world.engine.clock.monotonic_ns = itertools.count(0, STEP_NS).__next__
+    world.hash_one()
+    assert 2 <= len(world.heard) <= 10
+    world.hash_all()
+    while world.engine.busy:
+        world.engine.run()
+    assert world.heard == 300 * [("ann", "let in")]
+    assert len(world.hashed) < 3

@@ -279,7 +279,10 @@ def hashes(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Hash]:
     """What waits to be hashed, and is hashed by the test."""
     waiting: list[Hash] = []
     world.broker.logins = Logins(
-        world.broker.access, lambda work, done: waiting.append((work, done)), world.broker.refusals
+        world.broker.access,
+        lambda work, done: waiting.append((work, done)),
+        world.broker.refusals,
+        world.engine.jobs,
     )
     world.broker.access.put_user(User("ann", SLOW))
     monkeypatch.setattr(Argon2Hash, "matches", lambda self, password: password == b"slow")

@@ -4,7 +4,7 @@ import pytest
 from tests.broker.exchange.types.bindings import binding, message, queues
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.broker.exchange.types.murmur3 import murmur3_32
+from leporid.engine.routing.key_hashes import murmur3_32
 from leporid.broker.exchange.types.super_stream import SEED, SuperStreamRouter, partition_of
 
 

@@ -2,7 +2,7 @@
 
     base     Binding, and the Router that every type implements
     direct fanout topic headers
-    super_stream     the partitions of a stream, by the hash of `murmur3`
+    super_stream     the partitions of a stream, by a hash of the key
     consistent_hash  a share of the keys for each, by weight
     modulus_hash     one binding for each key, by the hash of `phash2`
     random_choice    any one binding, for two types

@@ -18,7 +18,7 @@ from leporid.amqp.tables import Value
 from leporid.broker.exchange.types.base import Binding, Router
 from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.exchange.types.order_statistics import OrderStatisticTree
-from leporid.broker.exchange.types.phash2 import phash2_of_binaries
+from leporid.broker.exchange.types.phash2 import phash2_of_binaries, phash2_of_binary
 from leporid.broker.registry import StepsTo, finished
 
 _Place: TypeAlias = tuple[str, bytes, int]
@@ -44,7 +44,7 @@ class ModulusHashRouter(Router):
     def add(self, binding: Binding) -> None:
         """Puts the binding in its place."""
         self._made += 1
-        name = binding.destination.encode("utf-8", "surrogateescape")
+        name = _octets(binding.destination)
         place = self._places[binding] = binding.destination_kind, name, self._made
         # Clients cannot know it, nor choose bindings that have the same one.
         self._bindings.add(place, binding, hash((self._seed, self._made)))
@@ -53,6 +53,12 @@ class ModulusHashRouter(Router):
         """Takes it out."""
         self._bindings.remove(self._places.pop(binding))
 
+    def met_by(self, key: str) -> list[Binding] | None:
+        """Returns the binding that one key chooses."""
+        if not self._places:
+            return []
+        return [self._bindings[phash2_of_binary(_octets(key)) % len(self._bindings)]]
+
     def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the binding that the message's keys choose."""
         return finished(self.matching(message))
@@ -60,9 +66,12 @@ class ModulusHashRouter(Router):
     def matching(self, message: RoutedMessage) -> StepsTo[Iterable[Binding]]:
         """The same, in steps of one key."""
         if self._places and message.keys_hash is None:
-            # The engine gives octets that are no UTF-8 as surrogates; here they are octets again.
-            keys = (key.encode("utf-8", "surrogateescape") for key in message.keys)
-            message.keys_hash = yield from phash2_of_binaries(keys)
+            message.keys_hash = yield from phash2_of_binaries(map(_octets, message.keys))
         if not self._places or message.keys_hash is None:
             return ()
         return (self._bindings[message.keys_hash % len(self._bindings)],)
+
+
+def _octets(name: str) -> bytes:
+    """The octets of a key or a name: the engine gives those that are not UTF-8 as surrogates."""
+    return name.encode("utf-8", "surrogateescape")

@@ -1,9 +1,8 @@
-"""Erlang's `phash2`, on top of Bob Jenkins' hash of 1996 (public domain).
+"""Erlang's `phash2`, on top of the hash of bytes and words that the engine has.
 
 Responsible for giving a message's routing keys, and the arguments of a binding, the number that
-RabbitMQ gives them: Erlang promises that the function never changes. Plain Python is fast enough: a
-route is kept, so a key is hashed once. Invariants: the hash of keys has 27 bits, Erlang's default
-range; that of arguments has 32.
+RabbitMQ gives them: Erlang promises that the function never changes. Invariants: the hash of keys
+has 27 bits, Erlang's default range; that of arguments has 32.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Final
 from leporid.amqp.tables import Value
 from leporid.amqp.values import type_name
 from leporid.broker.registry import StepsTo
+from leporid.engine.routing.key_hashes import jenkins_of_bytes, jenkins_of_words
 
 _BITS: Final = 0xFFFFFFFF
 _GOLDEN: Final = 0x9E3779B9
@@ -39,16 +39,19 @@ _SMALL_BITS: Final = 27
 _END_OF_LIST: Final = 2
 """What stands for the end of a list, which is hashed as if it were one more element."""
 
-_BLOCK_BYTES: Final = 12
+
+def phash2_of_binary(binary: bytes) -> int:
+    """Return the hash of a list that has only this in it."""
+    return _ended(jenkins_of_bytes(binary, _BINARY)) % _RANGE
 
 
 def phash2_of_binaries(binaries: Iterable[bytes]) -> StepsTo[int]:
     """Return the hash of a list that is not empty, in steps of one binary."""
     value = 0
     for each in binaries:
-        value = _binary(each, _BINARY + value & _BITS)
+        value = jenkins_of_bytes(each, _BINARY + value & _BITS)
         yield None
-    return _mixed(_LIST_END + _END_OF_LIST & _BITS, _LIST_END, value)[2] % _RANGE
+    return _ended(value) % _RANGE
 
 
 def phash2_of_table(table: Mapping[str, Value]) -> int:
@@ -61,9 +64,9 @@ def phash2_of_table(table: Mapping[str, Value]) -> int:
 def _table(table: Mapping[str, Value], value: int) -> int:
     for name in sorted(table):
         value = _word(3, 0, _TUPLE, value)
-        value = _binary(name.encode("utf-8", "surrogateescape"), _BINARY + value & _BITS)
+        value = jenkins_of_bytes(name.encode("utf-8", "surrogateescape"), _BINARY + value & _BITS)
         value = _typed(table[name], value)
-    return _word(_END_OF_LIST, 0, _LIST_END, value)
+    return _ended(value)
 
 
 def _typed(term: Value, value: int) -> int:
@@ -82,12 +85,12 @@ def _typed(term: Value, value: int) -> int:
     if isinstance(term, list):
         for each in term:
             value = _typed(each, _word(2, 0, _TUPLE, value))
-        return _word(_END_OF_LIST, 0, _LIST_END, value)
+        return _ended(value)
     if isinstance(term, bytes):
         octets = bytes(term)
     else:
         octets = str(term).encode("utf-8", "surrogateescape")
-    return _binary(octets, _BINARY + value & _BITS)
+    return jenkins_of_bytes(octets, _BINARY + value & _BITS)
 
 
 def _number(number: int, value: int) -> int:
@@ -109,31 +112,10 @@ def _atom(name: str) -> int:
     return value
 
 
+def _ended(value: int) -> int:
+    """The hash of a list whose elements have that one."""
+    return _word(_END_OF_LIST, 0, _LIST_END, value)
+
+
 def _word(first: int, second: int, start: int, value: int) -> int:
-    return _mixed(start + first & _BITS, start + second & _BITS, value)[2]
-
-
-def _binary(data: bytes, value: int) -> int:
-    if not data:
-        return value
-    a = b = _GOLDEN
-    whole = len(data) - len(data) % _BLOCK_BYTES
-    for at in range(0, whole, _BLOCK_BYTES):
-        first, second, third = (
-            int.from_bytes(data[at + start : at + start + 4], "little") for start in (0, 4, 8)
-        )
-        a, b, value = _mixed(a + first & _BITS, b + second & _BITS, value + third & _BITS)
-    rest = data[whole:]
-    # The lowest octet of the third word is the length's.
-    a += int.from_bytes(rest[:4], "little")
-    b += int.from_bytes(rest[4:8], "little")
-    value += len(data) + (int.from_bytes(rest[8:], "little") << 8)
-    return _mixed(a & _BITS, b & _BITS, value & _BITS)[2]
-
-
-def _mixed(a: int, b: int, c: int) -> tuple[int, int, int]:
-    for right, left, last in ((13, 8, 13), (12, 16, 5), (3, 10, 15)):
-        a = (a - b - c & _BITS) ^ c >> right
-        b = (b - c - a & _BITS) ^ (a << left & _BITS)
-        c = (c - a - b & _BITS) ^ b >> last
-    return a, b, c
+    return jenkins_of_words(start + first & _BITS, start + second & _BITS, value)

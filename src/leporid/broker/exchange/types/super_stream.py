@@ -21,7 +21,7 @@ from leporid.amqp.tables import Value
 from leporid.amqp.values import erlang_text
 from leporid.broker.exchange.types.base import Binding, Router
 from leporid.broker.exchange.types.message import RoutedMessage
-from leporid.broker.exchange.types.murmur3 import murmur3_32
+from leporid.engine.routing.key_hashes import murmur3_32
 
 SEED: Final = 104729
 """RabbitMQ's, of the broker and of its stream clients."""
@@ -48,7 +48,7 @@ def _hash_of_number(number: int) -> int:
 class SuperStreamRouter(Router):
     """Bindings by the number of their partition."""
 
-    keys_a_step = 4  # each takes up to 30 microseconds
+    keys_a_step = 128  # each takes up to 0.5 microseconds
 
     def __init__(self, *, strict_keys: bool = False) -> None:
         super().__init__(strict_keys=strict_keys)

@@ -1,10 +1,10 @@
-"""The hash against published vectors."""
+"""Murmur3 against published vectors; Jenkins' hash is tested as Erlang's `phash2`."""
 
 from __future__ import annotations
 
 import pytest
 
-from leporid.broker.exchange.types.murmur3 import murmur3_32
+from leporid.engine.routing.key_hashes import murmur3_32
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.server.client import PATIENCE_S
 from tests.server.stack import Stack
 from tests.server.test_metrics import counted, metrics, page_of
 
@@ -15,7 +16,7 @@ from leporid.limits.refusals import Refusals
 from leporid.management.admission import PROBE, SCRAPE, Admission
 from leporid.server.counts import Count
 from leporid.server.http import metrics_application
-from leporid.server.metrics_pages import MetricsPages, Scrapes
+from leporid.server.metrics_pages import GIVEN_A_ROUND, MetricsPages, Scrapes
 
 PER_OBJECT, DETAILED = "/metrics/per-object", "/metrics/detailed"
 
@@ -221,3 +222,28 @@ async def test_a_page_that_cannot_be_made_is_made_the_next_time():
         await scrapes.next()
     assert b"rabbitmq_connections 1.0" in await scrapes.next()
     assert len(caught) == 1
+
+
+async def test_a_crowd_is_given_a_page_a_few_in_a_round():
+    scrapes = Scrapes(metrics())
+    loop = asyncio.get_running_loop()
+    given = 0
+    before: list[int] = []
+
+    async def scrape() -> None:
+        nonlocal given
+        await scrapes.next()
+        given += 1
+
+    def begin_round() -> None:
+        before.append(given)
+        if given < 99:
+            loop.call_soon(begin_round)
+
+    begin_round()
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        crowd = [group.create_task(scrape()) for _ in range(100)]
+        await asyncio.sleep(0)
+        crowd[50].cancel()
+    assert given == 99
+    assert max(map(int.__sub__, before[1:], before)) <= GIVEN_A_ROUND

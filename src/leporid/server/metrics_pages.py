@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +39,8 @@ REST: Final = 4
 """Between two pages of totals, times as long as the last one took."""
 REST_SECONDS_MAX: Final = 1.0
 """Whatever stopped the process while it made one."""
+GIVEN_A_ROUND: Final = 8
+"""Of those who asked for a page, so many are given it in a round of the loop: each sends it."""
 
 
 class Scrapes:
@@ -51,25 +54,25 @@ class Scrapes:
     def __init__(self, metrics: Metrics, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.metrics = metrics
         self._monotonic = monotonic
-        self._next: asyncio.Future[bytes] | None = None
+        # Who asks for the page that is begun next.
+        self._asking: deque[asyncio.Future[bytes]] = deque()
         self._not_before = 0.0
         self._made: _Page | None = None
 
     async def next(self) -> bytes:
         """Return a page that is begun after this was called."""
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_future()
-            if self._made is None:
-                self._schedule()
-        return await asyncio.shield(self._next)
+        asked: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asking.append(asked)
+        if len(self._asking) == 1 and self._made is None:
+            self._schedule()
+        return await asked
 
     def _schedule(self) -> None:
         wait = max(0.0, self._not_before - self._monotonic())
         asyncio.get_running_loop().call_later(wait, self._begin)
 
     def _begin(self) -> None:
-        assert self._next is not None
-        self._made, self._next = _Page(self._next, self.metrics.texts()), None
+        self._made, self._asking = _Page(self._asking, self.metrics.texts()), deque()
         self._go_on()
 
     def _go_on(self) -> None:
@@ -80,11 +83,13 @@ class Scrapes:
         try:
             text = next(made.texts, None)
         except Exception as error:
-            made.asked.set_exception(error)
+            for asked in made.asked:
+                if not asked.done():  # else who asked is gone
+                    asked.set_exception(error)
             self._end(made, began)
             raise
         if text is None:
-            made.asked.set_result(b"".join(made.pieces))
+            _give(b"".join(made.pieces), made.asked)
             self._end(made, began)
         else:
             made.pieces.append(text)
@@ -96,15 +101,25 @@ class Scrapes:
         seconds = made.seconds + ended - began
         self._not_before = ended + min(REST_SECONDS_MAX, REST * seconds)
         self._made = None
-        if self._next is not None:
+        if self._asking:
             self._schedule()
+
+
+def _give(page: bytes, asked: deque[asyncio.Future[bytes]]) -> None:
+    """Give a page to some who asked for it, and to the others in later rounds."""
+    for _ in range(min(GIVEN_A_ROUND, len(asked))):
+        waiter = asked.popleft()
+        if not waiter.done():  # else who asked is gone
+            waiter.set_result(page)
+    if asked:
+        asyncio.get_running_loop().call_soon(_give, page, asked)
 
 
 @dataclass(slots=True)
 class _Page:
     """A page that is being made, and how long that has taken."""
 
-    asked: asyncio.Future[bytes]
+    asked: deque[asyncio.Future[bytes]]
     texts: Iterator[bytes]
     pieces: list[bytes] = field(default_factory=list)
     seconds: float = 0.0

@@ -4,8 +4,8 @@ import pytest
 from tests.broker.exchange.types.bindings import binding, message, queues
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.engine.routing.key_hashes import murmur3_32
 from leporid.broker.exchange.types.super_stream import SEED, SuperStreamRouter, partition_of
+from leporid.engine.routing.key_hashes import murmur3_32
 
 
 def router_of(partitions: int) -> SuperStreamRouter:

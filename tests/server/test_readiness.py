@@ -131,8 +131,22 @@ async def test_a_round_ends_with_its_time_and_the_next_goes_on_with_others(
             readiness.forget(ours)
 
 
+async def test_nobody_is_told_after_the_stop(readiness: Readiness):
+    told: list[str] = []
+    caught: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, facts: caught.append(facts))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        readiness.watch(ours, partial(told.append, "held"))
+        readiness.again(ours)
+        readiness.stop()
+        await round_of_the_loop()
+        readiness.forget(ours)
+    assert told == caught == []
+
+
 @pytest.mark.skipif(not AVAILABLE, reason="the loop itself is asked")
-async def test_after_the_stop_nobody_is_told(readiness: Readiness):
+async def test_after_the_stop_nobody_is_watched(readiness: Readiness):
     told: list[str] = []
     ours, theirs = socket.socketpair()
     with ours, theirs:

@@ -127,7 +127,7 @@ class Readiness:
         """
         self._tells_held = False
         self._put_off_first = not self._put_off_first
-        if not self._put_off_first:
+        if not self._put_off_first and self._epoll is not None and not self._epoll.closed:
             self._on_ready()
         for number in tuple(self._held):
             if self._clock.stage_is_over:

@@ -51,6 +51,14 @@ async def test_any_number_of_wakes_makes_one_turn(turns: Turns):
     assert next(numbers) == 3
 
 
+async def test_a_job_that_needs_more_turns_has_them_whoever_starts_it(turns: Turns):
+    turns.engine.clock.monotonic_ns = count(0, 10**9).__next__
+    ended = asyncio.Event()
+    turns.engine.jobs.start(iter(range(5)), lambda _: ended.set())
+    assert not ended.is_set()
+    await asyncio.wait_for(ended.wait(), PATIENCE_S)
+
+
 async def test_a_turn_tells_the_plane_the_time(clock: Clock, turns: Turns):
     assert turns.engine.clock.now_ms == 1_000_000
     clock.move(1.5)

@@ -81,6 +81,7 @@ class Turns:
         self.set_clock()
         engine.clock.monotonic_ns = time.monotonic_ns
         engine.jobs.on_defect = _log_defect
+        engine.jobs.on_left = self.wake
 
     def stop(self) -> None:
         """Read nothing any more."""

@@ -32,6 +32,17 @@ def test_what_is_short_is_done_at_once(engine: Engine) -> None:
     assert not engine.busy
 
 
+def test_whoever_runs_turns_is_told_of_a_job_that_needs_another_one(engine: Engine) -> None:
+    told: list[str] = []
+    engine.jobs.on_left = lambda: told.append("left")
+    engine.jobs.start(steps("a", 3, []))
+    assert told == []
+    engine.clock.monotonic_ns = count(0, MS).__next__
+    engine.jobs.start(steps("b", 3, []))
+    assert told == ["left"]
+    assert engine.busy
+
+
 def test_jobs_that_are_long_take_turns(engine: Engine) -> None:
     engine.clock.monotonic_ns = count(0, MS).__next__
     done: list[str] = []

@@ -14,6 +14,7 @@ cdef class Jobs:
     cdef readonly Clock clock
     cdef Lines lines                # the jobs that have not ended
     cdef public object on_defect    # (error): of a job whose end nobody asks for
+    cdef public object on_left      # (): something was started that needs another turn
     cpdef Job start(self, steps, done=*, failed=*)
     cdef bint advance(self, Job job) except -1
     cpdef int run(self, uint64_t length_ns) except -1

@@ -21,6 +21,8 @@ class Jobs:
 
     on_defect: Callable[[Exception], None] | None
     """Told of what ended a job, if nobody else is."""
+    on_left: Callable[[], None] | None
+    """Told when a job is started that needs another turn: whoever starts one may not know turns."""
 
     def __init__(self, clock: Clock) -> None: ...
     @property

@@ -55,6 +55,8 @@ cdef class Jobs:
         job.steps, job.done, job.failed = iter(steps), done, failed
         if not self.advance(job):
             self.lines.add(party, job)
+            if self.on_left is not None:
+                self.on_left()
         return job
 
     cdef bint advance(self, Job job) except -1:

@@ -18,6 +18,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
+from tests.filterserver.asked import batch_frame
+
 from leporid.amqp.errors import SyntaxFault
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.filterserver import child, frames
@@ -78,7 +80,7 @@ async def _answers(said: bytes) -> None:
     asked = FilterProcess(cast("Any", _Process(said)), _LIMITS)
     try:
         for count in range(MESSAGES):
-            verdicts = await asked.judge(frames.batch_frame([]), count)
+            verdicts = await asked.judge(batch_frame([]), count)
             assert len(verdicts) == count
             assert set(verdicts) <= {0, 1}
     except FilterFailure as failure:
@@ -134,7 +136,7 @@ def seeds() -> Iterator[bytes]:
         (b"\1e\1k", encode_properties(Properties(headers={"x-tag": "a", "n": 1})), b"body"),
         (b"\0\0", encode_properties(Properties(content_type="t", delivery_mode=2)), b""),
     ]
-    batch = frames.batch_frame(some)[frames.HEAD.size :]
+    batch = batch_frame(some)[frames.HEAD.size :]
     yield b"b" + batch
     yield b"q" + batch
     yield b"q" + frames.load_frame("Filter", _SOURCE)[frames.HEAD.size :]

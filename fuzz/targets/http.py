@@ -29,6 +29,7 @@ from fuzz.drawing import Drawing
 from fuzz.targets.frames import Peer, content
 from fuzz.world import Defect, World, defects_raised
 from tests.engine.frames import frame
+from tests.management.fake_backups import Backups
 
 from leporid.amqp.constants import FRAME_METHOD
 from leporid.amqp.methods import ChannelOpen
@@ -119,6 +120,7 @@ class Interface:
             monotonic=loop.time,
             try_filter_class=self._try_filter_class,
             filter_class_status=lambda _: FilterClassStatus(),
+            backups=Backups(),
             encoders=_InlineExecutor(),  # type: ignore[arg-type]
         )
         self.app = application(self._metrics(), list, routes(self.around))

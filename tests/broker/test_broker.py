@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.at_once import drop_vhost
 from tests.broker.peer import World
 from tests.broker.recording import drops
 
@@ -28,7 +29,7 @@ def test_dropping_a_vhost_ends_its_connections_only(world: World):
     here, there = world.peer(), world.peer(vhost="other")
     there.call(QueueDeclare(queue="q", durable=True))
     there.call(QueueDeclare(queue="mine", exclusive=True))
-    world.broker.drop_vhost("other")
+    drop_vhost(world.broker, "other")
     assert there.sent(ConnectionClose) == [
         ConnectionClose(320, "CONNECTION_FORCED - vhost 'other' is deleted", 0, 0)
     ]

@@ -6,6 +6,7 @@ import itertools
 import logging
 
 import pytest
+from tests.broker.at_once import drop_vhost
 from tests.broker.engine_fake import FakeCache, FakeQueue, fake_of
 from tests.broker.peer import World
 from tests.broker.recording import Recording, drops
@@ -55,7 +56,7 @@ def recorded(*, drop_other: bool = False) -> tuple[World, Recording]:
     peer.call(ExchangeDelete(exchange="gone"))
     other.call(QueueDeclare(queue="q", durable=True, auto_delete=True))
     if drop_other:
-        world.broker.drop_vhost("other")
+        drop_vhost(world.broker, "other")
     recording.extend(world.changes)
     return world, recording
 

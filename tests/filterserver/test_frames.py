@@ -1,3 +1,5 @@
+from tests.filterserver.asked import batch_frame
+
 from leporid.filterserver import frames
 from leporid.filterserver.message import messages_of
 
@@ -16,14 +18,14 @@ def test_a_class_comes_back_with_its_name():
 
 def test_messages_of_a_batch_come_back_whole_and_in_order():
     given = [(b"\1e\1k", b"\0\0", b"body"), (b"\0\0", b"\0\0", b""), (b"\0\2ab", b"\0\0", b"\xff")]
-    payload = payload_of(frames.batch_frame(given), frames.BATCH)
+    payload = payload_of(batch_frame(given), frames.BATCH)
     found = list(messages_of(payload))
     assert [each.body for each in found] == [b"body", b"", b"\xff"]
     assert [each.routing_key for each in found] == ["k", "", "ab"]
 
 
 def test_a_batch_may_be_empty():
-    assert list(messages_of(payload_of(frames.batch_frame([]), frames.BATCH))) == []
+    assert list(messages_of(payload_of(batch_frame([]), frames.BATCH))) == []
 
 
 def test_errors_are_text_whatever_is_in_them():

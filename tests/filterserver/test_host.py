@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from tests.filterserver.asked import GREATER, judging, message, numbers
+from tests.filterserver.asked import GREATER, batch_frame, judging, message, numbers
 
-from leporid.filterserver import frames
 from leporid.filterserver.host import ROOT, FilterFailure, FilterProcess, ProcessLimits
 
 pytestmark = pytest.mark.slow
@@ -55,7 +54,7 @@ async def test_judges_batches_one_after_the_other():
 
 async def test_judges_a_large_body():
     async with started(judging("return len(message.body) == 3_000_000")) as process:
-        batch = frames.batch_frame([message(body=b"x" * 3_000_000), message(body=b"x")])
+        batch = batch_frame([message(body=b"x" * 3_000_000), message(body=b"x")])
         assert await process.judge(batch, 2) == b"\1\0"
 
 

@@ -1,5 +1,5 @@
 import pytest
-from tests.filterserver.asked import message
+from tests.filterserver.asked import batch_frame, message
 
 from leporid.amqp.tables import Value
 from leporid.filterserver import frames
@@ -7,7 +7,7 @@ from leporid.filterserver.message import Message, messages_of
 
 
 def shown(*given: tuple[bytes, bytes, bytes]) -> list[Message]:
-    return list(messages_of(frames.batch_frame(given)[frames.HEAD.size :]))
+    return list(messages_of(batch_frame(given)[frames.HEAD.size :]))
 
 
 def one(headers: dict[str, Value] | None = None, body: bytes = b"", **more: object) -> Message:

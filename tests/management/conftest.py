@@ -13,6 +13,7 @@ import httpx
 import pytest
 import uvloop
 from tests.engine.disk_fake import Disk
+from tests.management.fake_backups import Backups
 from tests.server.client import PATIENCE_S
 from tests.server.test_http import TOTALS
 
@@ -70,6 +71,7 @@ class World:
         self.syncing = True
         self.look: Callable[[], None] = lambda: None
         self.filter_class_status = FilterClassStatus()
+        self.backups = Backups()
         self.around = Surroundings(
             broker=self.broker,
             engine=self.engine,
@@ -80,6 +82,7 @@ class World:
             monotonic=time.monotonic,
             try_filter_class=self.try_filter_class,
             filter_class_status=lambda name: self.filter_class_status,
+            backups=self.backups,
             guest_registers=True,
             look=lambda: self.look(),
         )

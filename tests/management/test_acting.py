@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.at_once import drop_vhost
 from tests.management.conftest import World
 from tests.management.queues import fill, queue_of
 
@@ -48,7 +49,7 @@ async def test_it_is_neither_listed_nor_counted(world: World):
 
 async def test_a_virtual_host_or_user_that_is_gone_meanwhile(world: World):
     vhost = world.broker.add_vhost("gone")
-    world.broker.drop_vhost("gone")
+    drop_vhost(world.broker, "gone")
     for who, where in ((user(world), vhost), (User("gone", user(world).password), world.vhost)):
         with pytest.raises(Refusal) as caught:
             Acting(world.around, who, where, "HTTP")

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.broker.at_once import set_policy
 from tests.filterserver.asked import GREATER
 from tests.management.arrows import table_of
 from tests.management.clients import connected
@@ -362,8 +363,9 @@ class FilledWorld(World):
         self.delayed = self.vhost.delays("").list()[0].id
         self.broker.filter_classes.restore(FilterClass("big", 1, "Filter", GREATER))
         for operator in (False, True):
-            self.vhost.set_policy(
-                make_policy("p", POLICY["pattern"], POLICY["definition"], operator=operator)
+            set_policy(
+                self.vhost,
+                make_policy("p", POLICY["pattern"], POLICY["definition"], operator=operator),
             )
         self.vhost.create_exchange(
             "old", "topic", durable=True, auto_delete=False, internal=False, arguments={}

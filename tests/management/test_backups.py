@@ -9,7 +9,6 @@ import pytest
 from tests.management.conftest import World
 from tests.management.fake_backups import Backups
 
-from leporid.management.surroundings import NoBackups
 from leporid.storage.backup import BackupError, BackupExists, BackupUnderWay
 
 SHOWN = {
@@ -26,9 +25,7 @@ SHOWN = {
 
 @pytest.fixture
 def backups(world: World) -> Backups:
-    backups = Backups()
-    object.__setattr__(world.around, "backups", backups)
-    return backups
+    return world.backups
 
 
 async def test_a_backup_is_made_and_listed(backups: Backups, client: httpx.AsyncClient):
@@ -77,9 +74,3 @@ async def test_a_client_that_goes_away_gives_it_up(backups: Backups, client: htt
         await client.put("/api/backups/one", timeout=0.05)
     await asyncio.wait_for(backups.ended.wait(), 10)
     assert backups.asked == ["one"]
-
-
-async def test_without_a_data_directory_there_are_none(client: httpx.AsyncClient):
-    assert (await client.get("/api/backups")).json() == []
-    assert (await client.put("/api/backups/one")).status_code == 503
-    assert await NoBackups().listing() == []

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.broker.at_once import set_policy
 from tests.management.conftest import World
 
 from leporid.broker.exchange.types import Binding
@@ -120,7 +121,7 @@ async def test_lists(world: World, client: httpx.AsyncClient):
 
 
 async def test_its_policy(world: World, client: httpx.AsyncClient):
-    world.vhost.set_policy(make_policy("p", "topic", {"alternate-exchange": "x"}))
+    set_policy(world.vhost, make_policy("p", "topic", {"alternate-exchange": "x"}))
     _, found = await asked(client, "GET", f"{URL}/amq.topic?columns=policy")
     assert found == {"policy": "p"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from tests.broker.at_once import declare_partitioned_stream
 from tests.engine.frames import ack, nack, reject
 from tests.management.clients import Client
 from tests.management.conftest import World
@@ -101,7 +102,7 @@ async def test_what_is_retried_is_counted(world: World, client: httpx.AsyncClien
 
 
 async def test_members_share_partitions(world: World, client: httpx.AsyncClient):
-    world.vhost.declare_partitioned_stream("many", 3)
+    declare_partitioned_stream(world.vhost, "many", 3)
     for at in range(3):
         world.vhost.stream(f"many-{at}")
     consume(world, "many", x_group="a/b", x_stream_offset="first")

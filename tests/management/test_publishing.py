@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
+from tests.broker.at_once import declare_partitioned_stream
 from tests.engine.browsing import bodies
 from tests.management.arrows import stream_of, table_of
 from tests.management.conftest import World, serving
@@ -424,7 +425,7 @@ async def test_what_an_exchange_remembers_is_a_duplicate(world: World, client: h
 async def test_rows_without_a_key_go_to_the_partitions_in_turn(
     world: World, client: httpx.AsyncClient
 ):
-    world.vhost.declare_partitioned_stream("many", 4)
+    declare_partitioned_stream(world.vhost, "many", 4)
     url = "/api/publish/%2F/many"
 
     async def ends() -> list[int]:
@@ -451,7 +452,7 @@ async def test_rows_of_a_producer_without_a_key_come_to_the_same_partitions_agai
     world: World, client: httpx.AsyncClient
 ):
     """Each partition knows the repetitions of its own rows only."""
-    world.vhost.declare_partitioned_stream("many", 4)
+    declare_partitioned_stream(world.vhost, "many", 4)
     batches = [(batch << 32, 1 + batch % 3) for batch in range(24)]
 
     async def send() -> list[int]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.broker.at_once import set_policy
 from tests.management.clients import consuming
 from tests.management.conftest import SECRET, World
 from tests.management.queues import fill, queue_of
@@ -221,7 +222,7 @@ async def test_lists_of_queues_that_could_have_copies(world: World, client: http
 
 async def test_what_a_policy_says(world: World, client: httpx.AsyncClient):
     queue_of(world, "q")
-    world.vhost.set_policy(make_policy("p", "^q", {"max-length": 5}))
+    set_policy(world.vhost, make_policy("p", "^q", {"max-length": 5}))
     _, found = await asked(client, "GET", f"{URL}/q?columns=policy,effective_policy_definition")
     assert found == {"policy": "p", "effective_policy_definition": {"max-length": 5}}
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.broker.at_once import declare_partitioned_stream
 from tests.management.conftest import SECRET, World
 
 from leporid.broker.access.access import User
@@ -30,7 +31,7 @@ async def test_offsets_are_stored_and_forgotten(world: World, client: httpx.Asyn
 
 
 async def test_partitions_have_readers_of_their_own(world: World, client: httpx.AsyncClient):
-    world.vhost.declare_partitioned_stream("many", 2)
+    declare_partitioned_stream(world.vhost, "many", 2)
     url = "/api/streams/%2F/many/readers"
     for partition in (0, 1):
         answer = await client.put(

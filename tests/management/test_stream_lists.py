@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.broker.at_once import declare_partitioned_stream
 from tests.management.conftest import World
 from tests.management.queues import queue_of
 
@@ -23,7 +24,7 @@ async def listed(client: httpx.AsyncClient, path: str, **query: Any) -> Any:
 async def test_streams(world: World, client: httpx.AsyncClient):
     queue_of(world, "plain")
     world.fill(world.stream(), 3)
-    world.vhost.declare_partitioned_stream("many", 2)
+    declare_partitioned_stream(world.vhost, "many", 2)
     world.vhost.pauses.pause(world.vhost.queue("many-1"))
     first, *others = await listed(client, "/api/streams", sort="messages", sort_reverse="true")
     assert first == {
@@ -66,7 +67,7 @@ async def test_readers_and_their_lag(world: World, client: httpx.AsyncClient):
 async def test_a_reader_of_partitions_has_the_name_that_readers_know(
     world: World, client: httpx.AsyncClient
 ):
-    world.vhost.declare_partitioned_stream("many", 2)
+    declare_partitioned_stream(world.vhost, "many", 2)
     world.stream("many-more")
     for queue in ("many-0", "many-1", "many-more"):
         world.vhost.set_reader_offset(queue, "r", 0)

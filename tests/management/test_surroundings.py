@@ -6,6 +6,7 @@ import threading
 
 import httpx
 import pytest
+from tests.broker.at_once import declare_partitioned_stream
 from tests.management.conftest import World
 
 from leporid.management import surroundings
@@ -14,7 +15,7 @@ from leporid.management.surroundings import Found, need_arrow, streams_of
 
 
 def test_a_partition_that_is_not_there(world: World):
-    world.vhost.declare_partitioned_stream("many", 2)
+    declare_partitioned_stream(world.vhost, "many", 2)
     found = Found(
         next(iter(world.broker.access)), world.vhost, "many", streams_of(world.vhost, "many")
     )

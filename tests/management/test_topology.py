@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.broker.at_once import set_policy
 from tests.management.conftest import World
 from tests.management.queues import fill, queue_of
 
@@ -87,8 +88,8 @@ async def test_the_whole_virtual_host(flights: World, client: httpx.AsyncClient)
 
 async def test_what_policies_say_counts(flights: World, client: httpx.AsyncClient):
     definition = {"dead-letter-exchange": "dead"}
-    flights.vhost.set_policy(make_policy("p", "^alone$", definition))
-    flights.vhost.set_policy(make_policy("q", "^billing$", {"alternate-exchange": "flights"}))
+    set_policy(flights.vhost, make_policy("p", "^alone$", definition))
+    set_policy(flights.vhost, make_policy("q", "^billing$", {"alternate-exchange": "flights"}))
     found = await asked(client)
     alone = next(each for each in found["queues"] if each["name"] == "alone")
     assert (alone["dead_letter_exchange"], alone["dead_letter_routing_key"]) == ("dead", None)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.broker.at_once import declare_partitioned_stream
 from tests.broker.engine_fake import FakeReader
 from tests.broker.peer import Peer, World
 
@@ -24,7 +25,7 @@ class Reading(RuleBasedStateMachine):
     def begin(self, cut: bool) -> None:
         self.world = World()
         self.vhost = self.world.broker.vhosts["/"]
-        self.vhost.declare_partitioned_stream("s", PARTITIONS)
+        declare_partitioned_stream(self.vhost, "s", PARTITIONS)
         self.peers: dict[int, Peer] = {}
         self.version = 0
         self.count = 0

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.broker.at_once import drop_policy, set_policy
 from tests.engine.frames import ack, longstr, nack, properties, publish, table
 from tests.management.clients import Client
 from tests.management.conftest import World
@@ -237,9 +238,9 @@ class Totals(RuleBasedStateMachine):
     @rule(length=st.sampled_from([None, 1]))
     def policy(self, length: int | None) -> None:
         if length is None and self.world.vhost.policies.find("p", operator=False):
-            self.world.vhost.drop_policy("p")
+            drop_policy(self.world.vhost, "p")
         elif length is not None:
-            self.world.vhost.set_policy(make_policy("p", "^plain$", {"max-length": length}))
+            set_policy(self.world.vhost, make_policy("p", "^plain$", {"max-length": length}))
         self.world.turn()
 
     @rule(milliseconds=st.sampled_from([1, 10, 30]))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.broker.at_once import authenticate
 from tests.server.seeding import seeded_users
 from tools import configuration_page
 
@@ -97,7 +98,7 @@ def test_the_default_user_is_guest_with_all_rights_from_loopback():
     assert user.loopback_only
     assert user.tags == ("administrator",)
     assert user.may("configure", "exchange", "x", "/")
-    assert Access([user], SECRET).authenticate("PLAIN", b"\0guest\0guest", loopback=True) is user
+    assert authenticate(Access([user], SECRET), "PLAIN", b"\0guest\0guest", loopback=True) is user
 
 
 @pytest.mark.parametrize("state", [{}, {"XDG_STATE_HOME": ""}, {"XDG_STATE_HOME": "relative"}])

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+from tests.management.fake_backups import Backups
 from tests.server.stack import Stack
 from tests.server.test_metrics import HISTOGRAM, IDENTITY
 
@@ -40,6 +41,7 @@ async def make(stack: Stack, tmp_path: Path) -> AsyncIterator[Make]:
             monotonic=time.monotonic,
             try_filter_class=nothing,
             filter_class_status=lambda _: FilterClassStatus(),
+            backups=Backups(),
         )
         made.append(
             HttpServices(

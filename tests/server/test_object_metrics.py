@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from prometheus_client.parser import text_string_to_metric_families
+from tests.broker.at_once import declare_partitioned_stream
 from tests.server.stack import Stack
 
 from leporid.amqp.methods import (
@@ -191,7 +192,7 @@ async def test_what_rabbitmq_has_once_for_a_cluster(stack: Stack):
 
 async def test_a_reader_of_a_partitioned_stream_is_one_of_each_partition(stack: Stack):
     vhost = stack.broker.vhosts["/"]
-    vhost.declare_partitioned_stream("many", 2)
+    declare_partitioned_stream(vhost, "many", 2)
     for number in range(2):
         vhost.set_reader_offset(f"many-{number}", "r", -1)
     readers = of(stack, "leporid_reader_metrics")

@@ -32,7 +32,6 @@ from leporid.broker.group.handovers import Handovers
 from leporid.broker.memory import Memory
 from leporid.broker.queue.dead_letters import DeadLetterCounts
 from leporid.broker.queue.unused import UnusedQueues
-from leporid.broker.registry import finished
 from leporid.broker.restore import restore
 from leporid.broker.settings.effects import expires_ms
 from leporid.broker.statistics import Churn, VirtualHostStatistics
@@ -368,10 +367,6 @@ class Broker:
     def restore_vhost(self, name: str) -> None:
         """Add a virtual host that was recorded."""
         self.vhosts[name] = VirtualHost(name, self)
-
-    def drop_vhost(self, name: str) -> None:
-        """Delete a virtual host in one go; see `dropping_vhost`."""
-        finished(self.dropping_vhost(name))
 
     def dropping_vhost(self, name: str) -> Steps:
         """Delete a virtual host, with all that is in it, in steps; connections to it end first.

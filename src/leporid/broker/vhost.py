@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import BeingDeleted, NotFound, PreconditionFailed
@@ -33,7 +33,7 @@ from leporid.broker.memory import EXCHANGE_BYTES, queue_bytes, size_of
 from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
 from leporid.broker.pipeline_runs import PipelineRuns
 from leporid.broker.policy.governing import Governor
-from leporid.broker.policy.policies import Policies, Policy
+from leporid.broker.policy.policies import Policies
 from leporid.broker.queue.pausing import Pauses
 from leporid.broker.queue.queue import Consumers, ConsumerState, Owner, QueueState
 from leporid.broker.queue.queue_types import (
@@ -44,7 +44,7 @@ from leporid.broker.queue.queue_types import (
     check_permanent,
     check_queue_arguments,
 )
-from leporid.broker.registry import Registry, Steps, StepsTo, finished
+from leporid.broker.registry import Registry, Steps, StepsTo
 from leporid.broker.reservations import Reservations
 from leporid.broker.settings import effects
 from leporid.broker.settings.unknown_arguments import UnknownArguments
@@ -55,7 +55,6 @@ from leporid.broker.stored import (
     StoredExchange,
     StoredQueue,
 )
-from leporid.broker.stream import partitions as partitioned
 from leporid.broker.stream import stream_arguments
 from leporid.broker.stream.readers import Bookmarks, skipped_messages
 from leporid.broker.vhost_metadata import VhostMetadata
@@ -195,14 +194,6 @@ class VirtualHost(VhostMetadata):
     def policies(self) -> Policies:
         """The policies and operator policies."""
         return self.governor.policies
-
-    def set_policy(self, policy: Policy) -> bool:
-        """Put a policy in force in one go; see `Governor.setting`."""
-        return finished(self.governor.setting(policy))
-
-    def drop_policy(self, name: str, *, operator: bool = False) -> None:
-        """Take a policy out of force in one go; see `Governor.dropping`."""
-        finished(self.governor.dropping(name, operator=operator))
 
     def forget_routes_to(self, queue: QueueState) -> None:
         """A queue has become another to publishers."""
@@ -595,21 +586,6 @@ class VirtualHost(VhostMetadata):
             )
 
     # ------------------------------------------------------------------ streams
-
-    def declare_partitioned_stream(
-        self,
-        name: str,
-        partitions: int | None,
-        routing: str = "hash",
-        keys: Sequence[str] | None = None,
-        arguments: Arguments | None = None,
-    ) -> bool:
-        """Make an exchange and streams as one, in one go; returns whether they are new.
-
-        Raises what `partitions.plan` and `partitions.declaring` raise.
-        """
-        wanted = partitioned.plan(name, partitions, routing=routing, keys=keys, arguments=arguments)
-        return finished(partitioned.declaring(self, wanted))
 
     def stream(self, name: str) -> QueueState:
         """Return a stream; raises NotFound without one, also where a queue has that name."""

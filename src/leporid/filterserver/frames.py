@@ -3,7 +3,8 @@
     frame     kind:uint8 size:uint32 payload                         to the process
     answer    kind:uint8 size:uint32 number:uint64 payload           from the process
     LOAD      size:uint16 class name, then the source               to the process
-    BATCH     count:uint32 (names:uint16 properties:uint32 body:uint32)*  and the bytes of each
+    BATCH     count:uint32 (names:uint16 properties:uint32 body:uint32)*  and the bytes of each;
+              the engine makes it (`VerdictQueue.batch`)
     READY     nothing: the class is there                            from the process
     VERDICTS  an octet for each message, 1 or 0
     FAILED    what went wrong, as text
@@ -18,7 +19,6 @@ for beyond `ANSWER_BYTES_MAX`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from typing import Final
 
 LOAD: Final = 1
@@ -52,17 +52,6 @@ def loaded(payload: bytes) -> tuple[str, bytes]:
     (size,) = _NAME.unpack_from(payload)
     end = _NAME.size + size
     return payload[_NAME.size : end].decode(), payload[end:]
-
-
-def batch_frame(messages: Iterable[tuple[bytes, bytes, bytes]]) -> bytes:
-    """Make the frame of a batch from (names, properties, body) of each message.
-
-    The engine makes the same bytes for what it keeps (`VerdictQueue.batch`).
-    """
-    given = list(messages)
-    sizes = b"".join(SIZES.pack(*map(len, message)) for message in given)
-    payload = COUNT.pack(len(given)) + sizes + b"".join(map(b"".join, given))
-    return HEAD.pack(BATCH, len(payload)) + payload
 
 
 def answer_frame(kind: int, number: int, payload: bytes = b"") -> bytes:

@@ -58,7 +58,7 @@ from leporid.management.paths import name_of, visit_of
 from leporid.management.rates import Samples
 from leporid.management.refusals import Refusal, expired
 from leporid.management.sessions import Session, Sessions, claim_in, ended, session_in
-from leporid.storage.backup import BackupError, Manifest
+from leporid.storage.backup import Manifest
 
 if TYPE_CHECKING:
     from leporid.engine.engine import Engine
@@ -79,20 +79,6 @@ class BackupPort(Protocol):
 
     async def listing(self) -> list[Manifest]:
         """Return those that there are."""
-
-
-class NoBackups:
-    """Makes none: there is no data directory, as in tests of other routes."""
-
-    directory = Path("/nonexistent")
-
-    async def make(self, name: str) -> Manifest:
-        """Refuse."""
-        raise BackupError(f"there is nothing that '{name}' could be a backup of")
-
-    async def listing(self) -> list[Manifest]:
-        """Return nothing."""
-        return []
 
 
 PIP_COMMAND: Final = "pip install 'leporid[arrow]'"
@@ -132,6 +118,7 @@ class Surroundings:
         loaded: what was imported since the start, for the first who needed it.
         try_filter_class: loads a filter class somewhere; raises FilterFailure.
         filter_class_status: says how the filter class of a name is.
+        backups: makes them.
         look: compares memory and disk with their limits now, and not only each second.
         alarm_limits: the limits of memory and disk in bytes, by the alarm's name.
         body_bytes: for bodies of requests, of all together; 0 for what `admission` has.
@@ -148,7 +135,6 @@ class Surroundings:
         histories: samples of single objects.
         live: tells of samples.
         samples: of the whole broker; the server takes one each second.
-        backups: makes them.
         audit: of administrative acts.
     """
 
@@ -161,6 +147,7 @@ class Surroundings:
     monotonic: Callable[[], float]
     try_filter_class: Callable[[FilterClass], Awaitable[None]]
     filter_class_status: Callable[[str], FilterClassStatus]
+    backups: BackupPort
     look: Callable[[], None] = lambda: None
     alarm_limits: Mapping[str, int] = field(default_factory=dict)
     body_bytes: int = 0
@@ -168,7 +155,6 @@ class Surroundings:
     guest_registers: bool = False
     node: Callable[[], NodeFacts] = NodeFacts
     node_name: str = NODE
-    backups: BackupPort = field(default_factory=NoBackups)
     audit: AuditLog = field(default_factory=AuditLog)
     sign_on: SignOn | None = None
     sync_totals: Callable[[], tuple[int, float]] = lambda: (0, 0.0)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import argon2
 import pytest
+from tests.broker.at_once import authenticate
 
 from leporid.amqp.errors import AccessRefused, NotAllowed, SyntaxFault
 from leporid.broker.access.access import Access, Credentials, User, guest
@@ -85,7 +86,7 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ("name", "password"), [("guest", "guest"), ("ann", "slow"), ("imported", "test12")]
 )
 def test_the_right_password_gets_in(access: Access, name: str, password: str):
-    user = access.authenticate("PLAIN", plain(name, password), loopback=True)
+    user = authenticate(access, "PLAIN", plain(name, password), loopback=True)
     assert user is access.user(name)
 
 
@@ -109,22 +110,22 @@ def test_the_words_name_the_mechanism(access: Access):
 
 def test_a_malformed_response_is_a_syntax_error(access: Access):
     with pytest.raises(SyntaxFault):
-        access.authenticate("PLAIN", b"guest", loopback=True)
+        authenticate(access, "PLAIN", b"guest", loopback=True)
 
 
 def test_guest_gets_in_from_loopback_only(access: Access, caplog: pytest.LogCaptureFixture):
     with pytest.raises(AccessRefused) as refused:
-        access.authenticate("PLAIN", plain("guest", "guest"), loopback=False)
+        authenticate(access, "PLAIN", plain("guest", "guest"), loopback=False)
     assert refused.value.text == REFUSED
     assert "user 'guest' - can only connect via localhost" in caplog.text
-    assert access.authenticate("PLAIN", plain("ann", "slow"), loopback=False).name == "ann"
+    assert authenticate(access, "PLAIN", plain("ann", "slow"), loopback=False).name == "ann"
 
 
 def test_a_loopback_only_user_with_a_wrong_password_is_told_nothing_else(
     access: Access, caplog: pytest.LogCaptureFixture
 ):
     with pytest.raises(AccessRefused):
-        access.authenticate("PLAIN", plain("guest", "wrong"), loopback=False)
+        authenticate(access, "PLAIN", plain("guest", "wrong"), loopback=False)
     assert "invalid credentials" in caplog.text
 
 
@@ -132,14 +133,14 @@ def test_a_blank_password_is_never_right():
     blank = User("blank", salted_sha256("", SECRET))
     access = Access([blank], SECRET)
     with pytest.raises(AccessRefused):
-        access.authenticate("PLAIN", plain("blank", ""), loopback=True)
+        authenticate(access, "PLAIN", plain("blank", ""), loopback=True)
 
 
 def test_the_log_says_why_and_never_the_password(access: Access, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
     name = "evil\n2026-01-01 INFO all is well\x1b[2J" + "x" * 5000
     with pytest.raises(AccessRefused):
-        access.authenticate("PLAIN", plain(name, "hunter2"), loopback=True)
+        authenticate(access, "PLAIN", plain(name, "hunter2"), loopback=True)
     assert "PLAIN login refused: user 'evil\\n2026-01-01 INFO" in caplog.text
     assert len(caplog.messages) == 1
     assert "\n" not in caplog.messages[0]
@@ -153,12 +154,12 @@ def test_the_log_says_why_and_never_the_password(access: Access, caplog: pytest.
 
 def refused(access: Access, name: str, password: str, *, loopback: bool = True) -> None:
     with pytest.raises(AccessRefused):
-        access.authenticate("PLAIN", plain(name, password), loopback)
+        authenticate(access, "PLAIN", plain(name, password), loopback)
 
 
 def test_a_clear_password_that_is_right_is_not_hashed(access: Access, hashed: list[bytes]):
     for name, password in [("guest", "guest"), ("imported", "test12")]:
-        access.authenticate("PLAIN", plain(name, password), loopback=True)
+        authenticate(access, "PLAIN", plain(name, password), loopback=True)
     assert hashed == []
 
 
@@ -169,7 +170,7 @@ def test_whoever_is_refused_has_cost_one_hash(
 ):
     response = b"\0".join((b"", name.encode("utf-8", "surrogateescape"), password.encode()))
     with pytest.raises(AccessRefused):
-        access.authenticate("PLAIN", response, loopback=True)
+        authenticate(access, "PLAIN", response, loopback=True)
     assert hashed == [password.encode()]
     assert costs == [SLOW.cost]
 
@@ -186,7 +187,7 @@ def test_a_verified_password_of_a_loopback_only_user_costs_the_same_from_elsewhe
     hashed: list[bytes],
 ):
     access = Access([User("ann", SLOW, loopback_only=True)], SECRET)
-    access.authenticate("PLAIN", plain("ann", "slow"), loopback=True)
+    authenticate(access, "PLAIN", plain("ann", "slow"), loopback=True)
     refused(access, "ann", "slow", loopback=False)
     refused(access, "ann", "wrong", loopback=False)
     assert hashed == [b"slow", b"slow", b"wrong"]
@@ -217,7 +218,7 @@ def test_without_argon2_users_a_refusal_costs_our_own_hash(costs: list[str]):
 
 def test_a_password_found_right_is_not_hashed_again(access: Access, hashed: list[bytes]):
     for _ in range(3):
-        access.authenticate("PLAIN", plain("ann", "slow"), loopback=True)
+        authenticate(access, "PLAIN", plain("ann", "slow"), loopback=True)
     assert hashed == [b"slow"]
     # A wrong one is, and it does not push the right one out.
     refused(access, "ann", "wrong")
@@ -274,7 +275,7 @@ def test_users_are_listed(access: Access):
 
 
 def test_a_user_given_out_stays_as_it_was(access: Access):
-    user = access.authenticate("PLAIN", plain("guest", "guest"), loopback=True)
+    user = authenticate(access, "PLAIN", plain("guest", "guest"), loopback=True)
     access.put_user(dataclasses.replace(user, permissions={}))
     assert user.may("read", "queue", "q", "/")
     now = access.user("guest")

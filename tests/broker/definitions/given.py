@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.broker.at_once import drop_vhost
 from tests.broker.peer import World
 from tests.broker.recording import Recording
 
@@ -67,7 +68,7 @@ def restarted(world: World) -> World:
     after = World()
     after.broker.access.drop_user("guest")
     for vhost in list(after.broker.vhosts):
-        after.broker.drop_vhost(vhost)
+        drop_vhost(after.broker, vhost)
     after.broker.restore(recorded(world).snapshot())
     return after
 

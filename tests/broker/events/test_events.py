@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.broker.at_once import drop_policy, set_policy
 from tests.management.conftest import World
 from tests.management.queues import fill, peer_of, queue_of
 
@@ -105,8 +106,8 @@ def test_what_changes_definitions(world: EventWorld):
         "user.limits.cleared": lambda: users.unlimit("u", "max-channels"),
         "vhost.limits.set": lambda: vhost.limit("max-queues", 3),
         "vhost.updated": lambda: vhost.describe("d", ("t",), ""),
-        "policy.set": lambda: vhost.set_policy(make_policy("p", "^x", {"max-length": 1})),
-        "policy.cleared": lambda: vhost.drop_policy("p"),
+        "policy.set": lambda: set_policy(vhost, make_policy("p", "^x", {"max-length": 1})),
+        "policy.cleared": lambda: drop_policy(vhost, "p"),
         "user.deleted": lambda: users.drop("u"),
     }
     for key, act in acts.items():

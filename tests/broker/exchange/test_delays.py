@@ -7,6 +7,7 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
+from tests.broker.at_once import drop_vhost
 from tests.broker.engine_fake import FakeDelays, fake_of
 from tests.broker.peer import World
 from tests.broker.recording import summary
@@ -500,7 +501,7 @@ def test_a_virtual_host_that_goes_takes_them_along(here):
     here.send("mine", "a", moment(here.engine.clock.wall_ms + 50))
     waiting = here.vhost.delays("mine")
     assert waiting.count == 1
-    here.broker.drop_vhost("/")
+    drop_vhost(here.broker, "/")
     here.sleep(100)
     assert waiting.count == 0
     assert here.vhost.delay_stores.statistics().waiting == 0

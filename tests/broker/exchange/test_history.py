@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.at_once import drop_vhost
 from tests.broker.engine_fake import FakeCache, FakeQueue, as_engine, fake_of
 from tests.broker.peer import Peer, World
 
@@ -317,7 +318,7 @@ def test_it_goes_with_its_exchange(world: World, peer: Peer):
 def test_it_goes_with_its_virtual_host(world: World):
     peer = world.peer(vhost="other")
     declare(peer, "recent")
-    world.broker.drop_vhost("other")
+    drop_vhost(world.broker, "other")
     assert [each.retired for each in histories(world)] == [True]
 
 
@@ -358,5 +359,5 @@ def test_it_is_forgotten_with_the_exchange_or_the_virtual_host(world: World, pee
     one, two = memory(world, "one"), memory(world, "two")
     peer.call(ExchangeDelete(exchange="one"))
     assert (one.retired, two.retired) == (True, False)
-    world.broker.drop_vhost("/")
+    drop_vhost(world.broker, "/")
     assert two.retired

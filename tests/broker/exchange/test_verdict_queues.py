@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.broker.at_once import drop_vhost
 from tests.broker.exchange.test_delays import delay
 from tests.broker.exchange.test_routing import Filtering, raw
 from tests.broker.peer import World
@@ -359,7 +360,7 @@ def test_what_waits_goes_with_its_virtual_host(here):
     here.queues("a")
     here.classed("x", "a")
     here.goes("x", PLAIN)
-    here.broker.drop_vhost("/")
+    drop_vhost(here.broker, "/")
     assert here.judge() == 0
 
 

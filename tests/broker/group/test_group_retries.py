@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.at_once import declare_partitioned_stream
 from tests.broker.engine_fake import FakeGroupRetries, fake_of
 from tests.broker.group.test_members import Member, group_of, refused, three_partitions, vhost_of
 from tests.broker.peer import World
@@ -108,7 +109,7 @@ def test_each_member_takes_from_what_is_retried_until_it_ends(world: World):
 
 def test_what_is_retried_has_a_number_and_is_there_after_a_restart():
     world = World()
-    vhost_of(world).declare_partitioned_stream("s", 2)
+    declare_partitioned_stream(vhost_of(world), "s", 2)
     recording = Recording(["/", "other"])
     Member(world, x_delivery_limit=3)
     (put,) = puts(world.changes, StoredGroupRetries)

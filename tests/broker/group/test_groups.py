@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.at_once import declare_partitioned_stream
 from tests.broker.group.test_members import (
     Member,
     group_of,
@@ -218,7 +219,7 @@ def test_a_group_made_anew_begins_where_it_says_whoever_still_settles_for_the_ol
 def test_a_group_ends_in_steps_and_who_wants_its_name_waits():
     world = World()
     vhost = vhost_of(world)
-    vhost.declare_partitioned_stream("s", 40)
+    declare_partitioned_stream(vhost, "s", 40)
     for number in range(40):
         push(world, number, "a")
     Member(world, offset=None).peer.session.on_lost()
@@ -246,7 +247,7 @@ def test_a_group_ends_in_steps_and_who_wants_its_name_waits():
 
 def test_groups_are_back_after_a_restart():
     world = World()
-    vhost_of(world).declare_partitioned_stream("s", 2)
+    declare_partitioned_stream(vhost_of(world), "s", 2)
     Member(world, version=4, x_filter_tags="A || B").peer.session.on_lost()
     Member(world, group="gone").peer.session.on_lost()
     vhost_of(world).groups.drop("s", "gone")

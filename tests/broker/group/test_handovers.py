@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from tests.broker.at_once import declare_partitioned_stream
 from tests.broker.group.test_members import Member, group_of, push, turn, vhost_of
 from tests.broker.peer import World
 
@@ -16,7 +17,7 @@ from leporid.broker.group.members import Group, Reading
 @pytest.fixture
 def world() -> World:
     world = World()
-    vhost_of(world).declare_partitioned_stream("s", 2)
+    declare_partitioned_stream(vhost_of(world), "s", 2)
     push(world, 0, "a")
     push(world, 1, "a")
     return world
@@ -59,7 +60,7 @@ def test_a_defect_at_one_group_stops_no_turn(
 
 def test_what_many_members_did_not_settle_goes_on_in_steps():
     world = World()
-    vhost_of(world).declare_partitioned_stream("s", 40)
+    declare_partitioned_stream(vhost_of(world), "s", 40)
     for number in range(40):
         push(world, number, "a")
     Member(world, prefetch=100)
@@ -75,7 +76,7 @@ def test_what_many_members_did_not_settle_goes_on_in_steps():
 
 def test_what_is_not_settled_yet_is_looked_at_in_steps():
     world = World()
-    vhost_of(world).declare_partitioned_stream("s", 40)
+    declare_partitioned_stream(vhost_of(world), "s", 40)
     for number in range(40):
         push(world, number, "a")
     Member(world, prefetch=100)

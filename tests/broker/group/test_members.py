@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.broker.at_once import declare_partitioned_stream
 from tests.broker.engine_fake import FakeReader
 from tests.broker.peer import Peer, World
 
@@ -41,7 +42,7 @@ def world() -> World:
 def three_partitions() -> World:
     """Make a world with a partitioned stream of three partitions, each with two messages."""
     world = World()
-    vhost_of(world).declare_partitioned_stream("s", 3)
+    declare_partitioned_stream(vhost_of(world), "s", 3)
     for number in range(3):
         push(world, number, "a", "b")
     world.changes.clear()
@@ -459,7 +460,7 @@ def join_many(world: World, peer: Peer, count: int) -> None:
 
 
 def test_many_partitions_begin_one_by_one(world: World):
-    vhost_of(world).declare_partitioned_stream("many", 40)
+    declare_partitioned_stream(vhost_of(world), "many", 40)
     world.cut_everywhere()
     first = Member(world, queue="many")
     assert len(first.partitions) < 5
@@ -476,7 +477,7 @@ def test_many_partitions_begin_one_by_one(world: World):
 
 
 def test_who_goes_before_its_share_has_begun_leaves_all_of_it(world: World):
-    vhost_of(world).declare_partitioned_stream("many", 40)
+    declare_partitioned_stream(vhost_of(world), "many", 40)
     world.cut_everywhere()
     first, second = Member(world, queue="many"), Member(world, queue="many")
     first.peer.session.on_lost()

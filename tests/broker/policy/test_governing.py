@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.broker.at_once import drop_policy, set_policy
 from tests.broker.engine_fake import FakeQueue, as_engine, fake_of
 from tests.broker.peer import World
 from tests.broker.recording import Recording, puts
@@ -49,25 +50,25 @@ def limits_of(vhost: VirtualHost, arguments: Arguments | None = None) -> dict[st
 def test_a_queue_follows_from_the_policys_first_day_to_its_last(vhost: VirtualHost):
     limits = limits_of(vhost, {"x-max-length": 5})
     before = dict(limits)
-    assert vhost.set_policy(policy({"max-length": 3, "message-ttl": 7, "overflow": "drop-head"}))
+    assert set_policy(vhost, policy({"max-length": 3, "message-ttl": 7, "overflow": "drop-head"}))
     assert limits == before | {"max_length": 3, "ttl_ms": 7}
-    assert not vhost.set_policy(policy({"max-length-bytes": 9, "overflow": "reject-publish"}))
+    assert not set_policy(vhost, policy({"max-length-bytes": 9, "overflow": "reject-publish"}))
     assert limits == {
         "max_length": 5,
         "max_bytes": 9,
         "overflow": "reject-publish",
         "ttl_ms": None,
     }
-    vhost.drop_policy("p")
+    drop_policy(vhost, "p")
     assert limits == before | {"ttl_ms": None}
 
 
 def test_a_queue_that_comes_later_has_it_from_the_start(vhost: VirtualHost):
-    vhost.set_policy(policy({"message-ttl": 7}))
-    vhost.set_policy(policy({"message-ttl": 3}, operator=True))
+    set_policy(vhost, policy({"message-ttl": 7}))
+    set_policy(vhost, policy({"message-ttl": 3}, operator=True))
     assert limits_of(vhost) == {"ttl_ms": 3}
     assert vhost.queue("q").effective("message-ttl") == 3
-    vhost.drop_policy("p", operator=True)
+    drop_policy(vhost, "p", operator=True)
     assert vhost.queue("q").effective("message-ttl") == 7
 
 
@@ -81,13 +82,13 @@ def test_what_comes_back_by_policy(vhost: VirtualHost):
         "delayed-retry-min": 10,
         "delayed-retry-max": 20,
     }
-    vhost.set_policy(policy(definition))
+    set_policy(vhost, policy(definition))
     assert limits == {
         "returns": (4, True),
         "timeout": (500, True),
         "retries": ("failed", 10, 20),
     }
-    vhost.drop_policy("p")
+    drop_policy(vhost, "p")
     assert limits == {
         "returns": (None, False),
         "timeout": (None, False),
@@ -98,15 +99,15 @@ def test_what_comes_back_by_policy(vhost: VirtualHost):
 def test_dead_letters_by_policy(vhost: VirtualHost):
     queue = vhost.make_queue("q", arguments={"x-dead-letter-routing-key": "mine"})
     morgue = fake_of(vhost.make_queue("morgue").engine, FakeQueue)
-    vhost.set_policy(policy({"dead-letter-exchange": "", "dead-letter-routing-key": "morgue"}))
+    set_policy(vhost, policy({"dead-letter-exchange": "", "dead-letter-routing-key": "morgue"}))
     letters = queue.engine.dead_letters
     assert isinstance(letters, DeadLetters)
     finished(letters("expired", "", "q", b"\0\0", b"lost"))  # the argument's key leads nowhere
     assert morgue.ready == []
-    vhost.set_policy(policy({"queue-mode": "lazy"}))
+    set_policy(vhost, policy({"queue-mode": "lazy"}))
     assert queue.engine.dead_letters is None
     other = vhost.make_queue("q2")
-    vhost.set_policy(policy({"dead-letter-exchange": "", "dead-letter-routing-key": "morgue"}))
+    set_policy(vhost, policy({"dead-letter-exchange": "", "dead-letter-routing-key": "morgue"}))
     letters = other.engine.dead_letters
     assert isinstance(letters, DeadLetters)
     finished(letters("expired", "", "q2", b"\0\0", b"found"))
@@ -121,28 +122,28 @@ def test_a_stream_follows(world: World, vhost: VirtualHost):
             arguments={"x-queue-type": "stream", "x-max-length-bytes": 9},
         )
     )
-    vhost.set_policy(policy({"max-length-bytes": 99, "max-age": "1h"}))
+    set_policy(vhost, policy({"max-length-bytes": 99, "max-age": "1h"}))
     kept = {"max_bytes": 99, "max_age_ms": 3_600_000, "segment_bytes": None}
     assert world.stream("q").retention == kept
-    vhost.drop_policy("p")
+    drop_policy(vhost, "p")
     assert world.stream("q").retention["max_bytes"] == 9
-    vhost.set_policy(policy({"max-length-bytes": 99, "message-ttl": 1}))
+    set_policy(vhost, policy({"max-length-bytes": 99, "message-ttl": 1}))
     assert world.stream("q").retention["max_bytes"] == 9
 
 
 def test_what_is_not_governed_otherwise_is_not_touched(vhost: VirtualHost):
     limits = limits_of(vhost)
     limits["untouched"] = True
-    vhost.set_policy(policy({"message-ttl": 1}, pattern="^other"))
-    vhost.set_policy(policy({"queue-mode": "lazy"}, "mode"))
+    set_policy(vhost, policy({"message-ttl": 1}, pattern="^other"))
+    set_policy(vhost, policy({"queue-mode": "lazy"}, "mode"))
     assert limits == {"untouched": True}
 
 
 def test_a_reply_queue_is_nobodys_to_govern(world: World, vhost: VirtualHost):
-    vhost.set_policy(policy({"max-length": 0}, pattern=""))
+    set_policy(vhost, policy({"max-length": 0}, pattern=""))
     world.peer().call(BasicConsume(queue="amq.rabbitmq.reply-to", no_ack=True))
     assert world.engine.queues[-1].limits == {}
-    vhost.set_policy(policy({"max-length": 1}, pattern=""))
+    set_policy(vhost, policy({"max-length": 1}, pattern=""))
     assert world.engine.queues[-1].limits == {}
 
 
@@ -156,13 +157,13 @@ def test_publishers_look_anew_when_a_queue_begins_to_refuse(world: World, vhost:
         source: Any = vhost.exchange(name).routes
         source.forget = lambda name=name: forgotten.append(name)
         source.forget_key = lambda key, name=name: forgotten.append(f"{name} {key}")
-    vhost.set_policy(policy({"max-length": 1}))
+    set_policy(vhost, policy({"max-length": 1}))
     assert forgotten == []
-    vhost.set_policy(policy({"max-length": 1, "overflow": "reject-publish"}))
+    set_policy(vhost, policy({"max-length": 1, "overflow": "reject-publish"}))
     assert sorted(forgotten) == [" q", "amq.topic a.b"]
-    vhost.set_policy(policy({"max-length": 1, "overflow": "reject-publish-dlx"}))
+    set_policy(vhost, policy({"max-length": 1, "overflow": "reject-publish-dlx"}))
     assert len(forgotten) == 2
-    vhost.drop_policy("p")
+    drop_policy(vhost, "p")
     assert len(forgotten) == 4
 
 
@@ -186,10 +187,10 @@ def test_alternate_exchanges_by_policy(world: World, vhost: VirtualHost):
     own: dict[str, Value] = {"alternate-exchange": "two"}
     peer.call(ExchangeDeclare(exchange="own", type="direct", arguments=own))
     assert routed(world, "e") == routed(world, "amq.direct") == []
-    vhost.set_policy(policy({"alternate-exchange": "one"}, pattern="^(e|own|amq.direct)$"))
+    set_policy(vhost, policy({"alternate-exchange": "one"}, pattern="^(e|own|amq.direct)$"))
     assert routed(world, "e") == routed(world, "amq.direct") == ["one"]
     assert routed(world, "own") == ["two"]
-    vhost.set_policy(policy({"alternate-exchange": "two"}, pattern="^e$"))
+    set_policy(vhost, policy({"alternate-exchange": "two"}, pattern="^e$"))
     assert routed(world, "e") == ["two"]
     assert routed(world, "amq.direct") == []
     peer.call(ExchangeDelete(exchange="two"))
@@ -197,14 +198,14 @@ def test_alternate_exchanges_by_policy(world: World, vhost: VirtualHost):
     peer.call(ExchangeDeclare(exchange="two", type="fanout"))
     peer.call(QueueBind(queue="two", exchange="two"))
     assert routed(world, "e") == ["two"]
-    vhost.drop_policy("p")
+    drop_policy(vhost, "p")
     assert routed(world, "e") == []
     peer.call(ExchangeDelete(exchange="e"))
 
 
 def test_the_default_exchange_has_no_alternate(world: World, vhost: VirtualHost):
     vhost.make_queue("q")
-    vhost.set_policy(policy({"alternate-exchange": "amq.fanout"}, pattern=""))
+    set_policy(vhost, policy({"alternate-exchange": "amq.fanout"}, pattern=""))
     assert routed(world, "", "q") == ["q"]
     assert routed(world, "", "nowhere") == []
     assert vhost.exchange("").alternate is None
@@ -216,8 +217,8 @@ def test_the_default_exchange_has_no_alternate(world: World, vhost: VirtualHost)
 def test_what_is_set_is_recorded_and_what_changes_nothing_is_not(world: World, vhost: VirtualHost):
     put = Put(StoredPolicy("/", False, "p", "^q", "queues", 3, encode_table({"max-length": 1})))
     for _ in range(2):
-        vhost.set_policy(policy({"max-length": 1}, apply_to="queues", priority=3))
-    vhost.drop_policy("p")
+        set_policy(vhost, policy({"max-length": 1}, apply_to="queues", priority=3))
+    drop_policy(vhost, "p")
     assert world.changes == [
         put,
         Drop(StoredPolicy, ("/", False, "p")),
@@ -225,11 +226,11 @@ def test_what_is_set_is_recorded_and_what_changes_nothing_is_not(world: World, v
 
 
 def test_a_policy_is_back_before_what_it_governs(vhost: VirtualHost, world: World):
-    vhost.set_policy(policy({"message-ttl": 7}, pattern=""))
-    vhost.set_policy(policy({"max-length": 7}, pattern="", operator=True))
-    vhost.set_policy(policy({"alternate-exchange": "x"}, "ae", "^amq.direct"))
-    vhost.set_policy(policy({"max-length": 7}, "gone"))
-    vhost.drop_policy("gone")
+    set_policy(vhost, policy({"message-ttl": 7}, pattern=""))
+    set_policy(vhost, policy({"max-length": 7}, pattern="", operator=True))
+    set_policy(vhost, policy({"alternate-exchange": "x"}, "ae", "^amq.direct"))
+    set_policy(vhost, policy({"max-length": 7}, "gone"))
+    drop_policy(vhost, "gone")
     world.peer().call(QueueDeclare(queue="q", durable=True))
     recording = Recording(["/"], world.changes)
     # A definition that an older version took, and this one does not.
@@ -245,19 +246,19 @@ def test_a_policy_is_back_before_what_it_governs(vhost: VirtualHost, world: Worl
 
 
 def test_there_must_be_one_to_drop_it(vhost: VirtualHost):
-    vhost.set_policy(policy({"max-length": 1}))
+    set_policy(vhost, policy({"max-length": 1}))
     with pytest.raises(NotFound, match="no operator policy 'p' in vhost '/'"):
-        vhost.drop_policy("p", operator=True)
+        drop_policy(vhost, "p", operator=True)
     with pytest.raises(NotFound, match="no policy 'other' in vhost '/'"):
-        vhost.drop_policy("other")
+        drop_policy(vhost, "other")
 
 
 def test_there_are_only_so_many(vhost: VirtualHost):
     for number in range(POLICIES_MAX):
         vhost.policies.put(policy({"max-length": 1}, f"p{number}"))
     with pytest.raises(PreconditionFailed, match="has 1000 policies of that kind already"):
-        vhost.set_policy(policy({"max-length": 1}, "new"))
-    assert not vhost.set_policy(policy({"max-length": 2}, "p7"))
+        set_policy(vhost, policy({"max-length": 1}, "new"))
+    assert not set_policy(vhost, policy({"max-length": 2}, "p7"))
 
 
 def test_those_of_the_configuration_file_are_changed_there(world: World):
@@ -272,7 +273,7 @@ def test_those_of_the_configuration_file_are_changed_there(world: World):
     assert limits_of(vhost) == {"ttl_ms": 5}
     text = "policy 'p' in vhost '/' is the configuration file's: change it there"
     with pytest.raises(PreconditionFailed, match=text):
-        vhost.set_policy(policy({"message-ttl": 6}))
+        set_policy(vhost, policy({"message-ttl": 6}))
     with pytest.raises(PreconditionFailed, match=text):
-        vhost.drop_policy("p")
+        drop_policy(vhost, "p")
     assert not puts(world.changes, StoredPolicy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.broker.at_once import set_policy
 from tests.broker.peer import World
 
 from leporid.broker.policy.policies import Policy, make_policy
@@ -44,9 +45,9 @@ def test_each_effect_is_what_the_change_then_has(vhost: VirtualHost):
     names = "new", "other", "mine", "left", "above", "apart"
     for name in names:
         vhost.make_queue(name)
-    vhost.set_policy(policy("p", "^(mine|left)$", priority=1))
-    vhost.set_policy(policy("low", "^other$"))
-    vhost.set_policy(policy("high", "^above$", priority=9))
+    set_policy(vhost, policy("p", "^(mine|left)$", priority=1))
+    set_policy(vhost, policy("low", "^other$"))
+    set_policy(vhost, policy("high", "^above$", priority=9))
     changed = policy("p", "^(new|other|mine|above)$", LIMIT, priority=1)
     found = effects(vhost, changed)
     assert found == {
@@ -56,7 +57,7 @@ def test_each_effect_is_what_the_change_then_has(vhost: VirtualHost):
         "left": ("released", "p", None),
         "above": ("outranked", "high", "high"),
     }
-    vhost.set_policy(changed)
+    set_policy(vhost, changed)
     after = governing(vhost, *names)
     assert {name: after[name] for name in found} == {name: one[2] for name, one in found.items()}
 
@@ -71,8 +72,8 @@ def test_a_preview_changes_nothing(vhost: VirtualHost):
 def test_a_deletion_says_who_comes_next(vhost: VirtualHost):
     vhost.make_queue("q")
     vhost.make_queue("r")
-    vhost.set_policy(policy("p", "^[qr]$", priority=1))
-    vhost.set_policy(policy("next", "^q$"))
+    set_policy(vhost, policy("p", "^[qr]$", priority=1))
+    set_policy(vhost, policy("next", "^q$"))
     found = by_name(Preview(vhost, "p", operator=False, policy=None))
     assert found == {"q": ("released", "p", "next"), "r": ("released", "p", None)}
 
@@ -85,7 +86,7 @@ def test_exchanges_are_told_of_but_for_the_default_one(vhost: VirtualHost):
 
 def test_the_kinds_of_policies_have_nothing_to_do_with_each_other(vhost: VirtualHost):
     vhost.make_queue("q")
-    vhost.set_policy(policy("p", "^q", priority=9))
+    set_policy(vhost, policy("p", "^q", priority=9))
     assert effects(vhost, policy("p", "^q", operator=True)) == {"q": ("added", None, "p")}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.broker.at_once import declare_partitioned_stream
 from tests.broker.peer import World
 
 from leporid.amqp.methods import BasicConsume, BasicQos
@@ -38,7 +39,7 @@ def test_a_transient_queue_is_not_recorded():
 def test_what_groups_retry_of_a_stream_is_paused_with_it():
     world = World()
     vhost = world.broker.vhosts["/"]
-    vhost.declare_partitioned_stream("other", 1)
+    declare_partitioned_stream(vhost, "other", 1)
     stream = vhost.create_queue(
         "s",
         durable=True,

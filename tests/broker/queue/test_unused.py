@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.broker.at_once import drop_policy, drop_vhost, set_policy
 from tests.broker.peer import Peer, World
 from tests.broker.recording import Recording, drops
 
@@ -137,13 +138,13 @@ def test_a_policy_gives_changes_and_takes_away(scene: Scene):
     scene.declare(expires_ms=None)
     scene.declare("own", 5000)
     scene.wait(1000)
-    vhost.set_policy(make_policy("p", "", {"expires": 300}))
+    set_policy(vhost, make_policy("p", "", {"expires": 300}))
     scene.wait(299)
     assert scene.is_there("q")
-    vhost.set_policy(make_policy("p", "", {"expires": 50}))  # begins anew, and is shorter
+    set_policy(vhost, make_policy("p", "", {"expires": 50}))  # begins anew, and is shorter
     scene.wait(49)
     assert scene.is_there("q")
-    vhost.drop_policy("p")
+    drop_policy(vhost, "p")
     scene.wait(4999)
     assert scene.is_there("own")
     scene.wait(1)
@@ -237,7 +238,7 @@ def test_timers_of_queues_that_are_gone_are_forgotten_in_several_rounds(scene: S
 def test_a_virtual_host_may_go_first(scene: Scene):
     scene.declare()
     scene.wait(1)
-    scene.world.broker.drop_vhost("/")
+    drop_vhost(scene.world.broker, "/")
     scene.wait(1000)
 
 

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+from tests.broker.at_once import set_policy
 from tests.broker.peer import Peer, World, user
 from tests.broker.recording import Recording, puts
 
@@ -149,7 +150,7 @@ def test_a_stream_adopts_how_much_it_keeps():
 def test_what_is_adopted_counts_together_with_the_policies():
     world = World(redeclare="adopt")
     vhost = world.broker.vhosts["/"]
-    vhost.set_policy(make_policy("p", "", {"max-length": 3}))
+    set_policy(vhost, make_policy("p", "", {"max-length": 3}))
     peer = world.peer()
     peer.call(declaration({"x-max-length": 5}))
     assert vhost.queue("q").effective("max-length") == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from tests.broker.at_once import declare_partitioned_stream
 from tests.broker.peer import World
 from tests.broker.recording import Recording
 
@@ -38,7 +39,7 @@ def names(vhost: VirtualHost, name: str) -> list[str]:
 
 def test_by_hash_each_key_has_its_partition(world: World):
     vhost = vhost_of(world)
-    assert vhost.declare_partitioned_stream("s", 12, arguments={"x-max-age": "7D"})
+    assert declare_partitioned_stream(vhost, "s", 12, arguments={"x-max-age": "7D"})
     assert names(vhost, "s") == [f"s-{number}" for number in range(12)]
     peer = world.peer()
     for _ in range(2):
@@ -55,7 +56,7 @@ def test_by_hash_each_key_has_its_partition(world: World):
 
 def test_by_key_each_partition_has_its_key(world: World):
     vhost = vhost_of(world)
-    assert vhost.declare_partitioned_stream("s", None, "key", ["eu", "us"])
+    assert declare_partitioned_stream(vhost, "s", None, "key", ["eu", "us"])
     peer = world.peer()
     assert [peer.connection.publish(1, "s", key, key) for key in ("eu", "us", "other")] == [1, 1, 0]
     assert [body for _, body in world.stream("s-0").bodies] == ["eu"]
@@ -65,11 +66,11 @@ def test_by_key_each_partition_has_its_key(world: World):
 
 def test_the_same_again_changes_nothing(world: World):
     vhost = vhost_of(world)
-    assert vhost.declare_partitioned_stream("h", 2, arguments={"x-max-age": "7D"})
-    assert vhost.declare_partitioned_stream("k", 2, "key", ["a", "b"])
+    assert declare_partitioned_stream(vhost, "h", 2, arguments={"x-max-age": "7D"})
+    assert declare_partitioned_stream(vhost, "k", 2, "key", ["a", "b"])
     before = list(world.changes)
-    assert not vhost.declare_partitioned_stream("h", 2, arguments={"x-max-age": "7D"})
-    assert not vhost.declare_partitioned_stream("k", None, "key", ["a", "b"])
+    assert not declare_partitioned_stream(vhost, "h", 2, arguments={"x-max-age": "7D"})
+    assert not declare_partitioned_stream(vhost, "k", None, "key", ["a", "b"])
     assert world.changes == before
 
 
@@ -90,18 +91,18 @@ def test_something_else_is_refused(
     text: str,
 ):
     vhost = vhost_of(world)
-    vhost.declare_partitioned_stream("s", 2)
+    declare_partitioned_stream(vhost, "s", 2)
     before = list(world.changes)
     with pytest.raises(PreconditionFailed, match=text):
-        vhost.declare_partitioned_stream("s", count, routing, keys, arguments)
+        declare_partitioned_stream(vhost, "s", count, routing, keys, arguments)
     assert world.changes == before
 
 
 def test_other_keys_are_something_else(world: World):
     vhost = vhost_of(world)
-    vhost.declare_partitioned_stream("s", 2, "key", ["a", "b"])
+    declare_partitioned_stream(vhost, "s", 2, "key", ["a", "b"])
     with pytest.raises(PreconditionFailed, match=r"'keys'.* received 'b' but current is 'a'"):
-        vhost.declare_partitioned_stream("s", 2, "key", ["b", "a"])
+        declare_partitioned_stream(vhost, "s", 2, "key", ["b", "a"])
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_what_makes_no_sense(
     world: World, name: str, count: int | None, routing: str, keys: list[str] | None, text: str
 ):
     with pytest.raises(PreconditionFailed, match=text):
-        vhost_of(world).declare_partitioned_stream(name, count, routing, keys)
+        declare_partitioned_stream(vhost_of(world), name, count, routing, keys)
     assert world.changes == []
 
 
@@ -135,35 +136,35 @@ def test_all_of_it_or_nothing(world: World):
     peer.call(QueueDeclare(queue="t", durable=True, arguments=STREAM))
     before = list(world.changes)
     with pytest.raises(PreconditionFailed, match="queue 's-2' in vhost '/' is there already"):
-        vhost.declare_partitioned_stream("s", 3)
+        declare_partitioned_stream(vhost, "s", 3)
     with pytest.raises(PreconditionFailed, match="queue 't' in vhost '/' is there already"):
-        vhost.declare_partitioned_stream("t", 1)
+        declare_partitioned_stream(vhost, "t", 1)
     with pytest.raises(PreconditionFailed, match="invalid_max_age"):
-        vhost.declare_partitioned_stream("u", 3, arguments={"x-max-age": "x"})
+        declare_partitioned_stream(vhost, "u", 3, arguments={"x-max-age": "x"})
     with pytest.raises(AccessRefused, match="reserved prefix"):
-        vhost.declare_partitioned_stream("amq.s", 3)
+        declare_partitioned_stream(vhost, "amq.s", 3)
     with pytest.raises(PreconditionFailed, match="is not of a partitioned stream"):
-        vhost.declare_partitioned_stream("amq.topic", 3)
+        declare_partitioned_stream(vhost, "amq.topic", 3)
     assert world.changes == before
 
 
 def test_what_was_changed_by_hand_is_noticed(world: World):
     vhost, peer = vhost_of(world), world.peer()
-    vhost.declare_partitioned_stream("s", 3)
+    declare_partitioned_stream(vhost, "s", 3)
     peer.call(QueueDeclare(queue="q"))
     peer.call(QueueBind(queue="q", exchange="s", routing_key="0"))
     # A binding that is none of ours is no partition.
-    assert not vhost.declare_partitioned_stream("s", 3)
+    assert not declare_partitioned_stream(vhost, "s", 3)
     peer.call(QueueUnbind(queue="q", exchange="s", routing_key="0"))
     peer.call(QueueDelete(queue="s-1"))
     with pytest.raises(PreconditionFailed, match="inequivalent arg 'partitions'"):
-        vhost.declare_partitioned_stream("s", 3)
+        declare_partitioned_stream(vhost, "s", 3)
     assert names(vhost, "s") == ["s-0", "s-2"]
 
 
 def test_streams_by_name(world: World):
     vhost, peer = vhost_of(world), world.peer()
-    vhost.declare_partitioned_stream("many", 3)
+    declare_partitioned_stream(vhost, "many", 3)
     peer.call(QueueDeclare(queue="one", durable=True, arguments=STREAM))
     peer.call(QueueDeclare(queue="classic"))
     assert counted(vhost) == {"many": 3, "one": 1}
@@ -176,7 +177,7 @@ def test_streams_by_name(world: World):
 
 def test_deleted_as_one(world: World):
     vhost, peer = vhost_of(world), world.peer()
-    vhost.declare_partitioned_stream("many", 3)
+    declare_partitioned_stream(vhost, "many", 3)
     peer.call(QueueDeclare(queue="one", durable=True, arguments=STREAM))
     for name in ("many", "one"):
         finished(partitions.deleting(vhost, name))
@@ -188,13 +189,13 @@ def test_deleted_as_one(world: World):
 
 
 def test_back_after_a_restart(world: World):
-    vhost_of(world).declare_partitioned_stream("s", 3)
+    declare_partitioned_stream(vhost_of(world), "s", 3)
     recording = Recording(["/", "other"], world.changes)
     again = World()
     again.broker.restore(recording.snapshot())
     vhost = vhost_of(again)
     assert names(vhost, "s") == ["s-0", "s-1", "s-2"]
-    assert not vhost.declare_partitioned_stream("s", 3)
+    assert not declare_partitioned_stream(vhost, "s", 3)
     for key in ("a", "b", "c"):
         counts = []
         for each in (world, again):
@@ -205,7 +206,7 @@ def test_back_after_a_restart(world: World):
 
 def test_a_partition_with_two_keys_is_one(world: World):
     vhost = vhost_of(world)
-    vhost.declare_partitioned_stream("s", None, "key", ["eu", "us"])
+    declare_partitioned_stream(vhost, "s", None, "key", ["eu", "us"])
     peer = world.peer()
     order: dict[str, Value] = {partitions.ORDER: 2}
     peer.call(QueueBind(queue="s-0", exchange="s", routing_key="uk", arguments=order))
@@ -243,12 +244,12 @@ def test_who_deletes_the_exchange_meanwhile_undoes_the_declaration(world: World)
     with pytest.raises(PreconditionFailed, match="exchange 's' in vhost '/' was deleted"):
         finished(declaring)
     assert list(vhost.queues()) == []
-    assert vhost.declare_partitioned_stream("s", 3)
+    assert declare_partitioned_stream(vhost, "s", 3)
 
 
 def test_a_name_that_is_being_deleted_is_waited_for(world: World):
     vhost = vhost_of(world)
-    vhost.declare_partitioned_stream("s", 3)
+    declare_partitioned_stream(vhost, "s", 3)
     deleting = partitions.deleting(vhost, "s")
     while vhost.find_queue("s-0") is not None:
         next(deleting)

@@ -41,13 +41,13 @@ from leporid.broker.access.passwords import (
     salted_sha256,
 )
 from leporid.broker.access.permissions import EVERYTHING, NO_PERMISSIONS, Kind, Permissions, Right
-from leporid.broker.access.sasl import EXTERNAL, MECHANISMS, Credentials, parse_response
+from leporid.broker.access.sasl import EXTERNAL, Credentials
 from leporid.broker.access.topics import TopicPermission, TopicRight
 
 if TYPE_CHECKING:
     from leporid.broker.access.remote_rights import RemoteRights
 
-__all__ = ["MECHANISMS", "Access", "Credentials", "User", "guest", "parse_response"]
+__all__ = ["Access", "Credentials", "User", "guest"]
 
 logger = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class Access:
     Args:
         users: the users to start with; later ones replace earlier ones of the same name.
         secret: random bytes made anew by each process, to key what is kept of good passwords.
-        matches: compares a password with an argon2 hash; only `verify` and `authenticate` call it.
+        matches: compares a password with an argon2 hash; only `verify` calls it.
 
     Attributes:
         version: grows with each change of a user.
@@ -280,23 +280,6 @@ class Access:
         self._costs = +self._costs
         # Replaced as a whole: another thread may be going through it.
         self._decoys = {cost: decoy(cost) for cost in self._costs or (ARGON2_COST,)}
-
-    def authenticate(self, mechanism: str, response: bytes, loopback: bool) -> User:
-        """Check a login in one go, hashing on this thread if it must be.
-
-        Args:
-            mechanism: the client's choice from MECHANISMS.
-            response: the SASL response of connection.start-ok.
-            loopback: whether the PEER's address (not the listener's) is a loopback one.
-
-        Raises:
-            AccessRefused: as `admit`.
-            CommandInvalid, SyntaxFault: as `parse_response`.
-        """
-        credentials = parse_response(mechanism, response)
-        if self.needs_hashing(credentials, loopback):
-            self.verify(credentials)
-        return self.admit(credentials, loopback)
 
     def needs_hashing(self, credentials: Credentials, loopback: bool) -> bool:
         """Say whether `verify` must run before `admit` is asked: unless it will grant the login."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.at_once import declare_partitioned_stream
 from tests.broker.peer import Peer, World, user
 
 from leporid.amqp.methods import (
@@ -194,7 +195,7 @@ def test_refused(world: World, method: Method, text: str):
 
 
 def test_a_partitioned_stream_is_no_queue(world: World):
-    world.broker.vhosts["/"].declare_partitioned_stream("s", 2)
+    declare_partitioned_stream(world.broker.vhosts["/"], "s", 2)
     assert world.peer().refused(BasicConsume(queue="s")) == (
         "NOT_FOUND - no queue 's' in vhost '/': a partitioned stream is consumed with x-group, "
         "or partition by partition"

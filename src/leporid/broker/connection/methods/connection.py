@@ -31,9 +31,9 @@ from leporid.amqp.methods import (
     kind_of,
 )
 from leporid.amqp.tables import Value, check_count
-from leporid.broker.access.access import INVALID, User, parse_response
+from leporid.broker.access.access import INVALID, User
 from leporid.broker.access.backends import LoginRequest
-from leporid.broker.access.sasl import EXTERNAL
+from leporid.broker.access.sasl import EXTERNAL, parse_response
 from leporid.broker.connection import user_changes
 
 if TYPE_CHECKING:

@@ -396,6 +396,21 @@ def test_links_between_pages_lead_somewhere():
     report(offences)
 
 
+def test_decisions_are_in_their_index():
+    index = (ROOT / "docs/decisions/README.md").read_text(encoding="utf-8")
+    titles = {
+        path: path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        for path in sorted((ROOT / "docs/decisions").glob("0*.md"))
+    }
+    report(
+        [
+            f"{name_of(path)}: docs/decisions/README.md has no line `| [{title}]({path.name}) | …`"
+            for path, title in titles.items()
+            if f"\n| [{title}]({path.name}) | " not in index
+        ]
+    )
+
+
 def test_files_are_small():
     report(
         [

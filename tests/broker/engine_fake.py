@@ -22,7 +22,7 @@ from leporid.engine.bounds.jobs import Jobs
 from leporid.engine.internal.delays import DelayTotals
 from leporid.engine.queue.queue import Totals
 from leporid.engine.routing.route_cache import BY_MESSAGE
-from leporid.engine.selectors.filter_counters import FilterCounters
+from leporid.engine.selectors.filter import FilterCounters
 
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState

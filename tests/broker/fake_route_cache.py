@@ -5,7 +5,7 @@ from typing import Any
 
 from leporid.amqp.tables import Value
 from leporid.engine.queue.queue import Totals
-from leporid.engine.selectors.filter_counters import FilterCounters
+from leporid.engine.selectors.filter import FilterCounters
 
 
 class FakeRouteCache:

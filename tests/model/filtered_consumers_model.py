@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from tests.model.queue_model import Entry, ModelConsumer, ModelQueue
 
-from leporid.engine.selectors.class_filter import ClassFilter
-from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.filter import ClassFilter, Filter
 from leporid.engine.selectors.selector import Selector
 from leporid.engine.selectors.tags import Tags
 from leporid.filters.compiler import program

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leporid.broker.statistics import Churn
     from leporid.engine.engine import Engine
     from leporid.engine.queue.lease import Lease
-    from leporid.engine.selectors.filter_counters import FilterCounters
+    from leporid.engine.selectors.filter import FilterCounters
     from leporid.filterserver.filter_class import FilterClassStatus
     from leporid.server.histograms import Histogram
 

@@ -12,7 +12,7 @@ from tests.engine.slices import ended
 
 from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
-from leporid.engine.selectors.class_filter import ClassFilter
+from leporid.engine.selectors.filter import ClassFilter
 from leporid.engine.selectors.tags import Tags
 from leporid.filterserver.message import Message
 

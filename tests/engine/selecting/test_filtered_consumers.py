@@ -12,8 +12,7 @@ from tests.engine.slices import ended
 from leporid.engine.connection.consumer import Consumer
 from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
-from leporid.engine.selectors.conjunction import Conjunction
-from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.filter import Conjunction, Filter
 from leporid.engine.selectors.selector import Selector
 from leporid.engine.selectors.tags import Tags
 from leporid.filters.compiler import program

@@ -13,8 +13,7 @@ from tests.engine.slices import cut_often, ended, steps_of
 
 from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
-from leporid.engine.selectors.class_filter import ClassFilter
-from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.filter import ClassFilter, Filter
 from leporid.engine.selectors.selector import Selector
 from leporid.filters.compiler import program
 

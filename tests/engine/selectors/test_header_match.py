@@ -12,7 +12,7 @@ import pytest
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Timestamp, Value
 from leporid.amqp.values import comparable
-from leporid.engine.selectors.conjunction import Conjunction
+from leporid.engine.selectors.filter import Conjunction
 from leporid.engine.selectors.header_match import HeaderMatch, can_compare
 from leporid.engine.selectors.selector_set import SelectorSet
 from leporid.engine.selectors.tags import Tags

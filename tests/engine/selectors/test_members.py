@@ -8,7 +8,7 @@ from tests.engine.allocations import allocated_bytes
 from tests.engine.selectors.test_selector_set import encoded, selector
 
 from leporid.engine.bounds.clock import Clock
-from leporid.engine.selectors.conjunction import Conjunction
+from leporid.engine.selectors.filter import Conjunction
 from leporid.engine.selectors.selector_set import SelectorSet
 from leporid.engine.selectors.tags import Tags
 

@@ -9,8 +9,7 @@ from tests.filters.trees import NUMBERS, PATTERNS, TEXTS, expressions, messages
 
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
-from leporid.engine.selectors.conjunction import Conjunction
-from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.filter import Conjunction, Filter
 from leporid.engine.selectors.selector import Selector
 from leporid.engine.selectors.selector_set import SelectorSet
 from leporid.engine.selectors.tags import Tags

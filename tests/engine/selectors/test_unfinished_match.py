@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.engine.selectors.test_selector_set import encoded, made_of, selector
 
 from leporid.engine.bounds.clock import Clock
-from leporid.engine.selectors.conjunction import Conjunction
-from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.filter import Conjunction, Filter
 from leporid.engine.selectors.selector_set import SelectorSet
 from leporid.engine.selectors.tags import Tags
 

@@ -40,8 +40,7 @@ from leporid.broker.filter.filter_arguments import MessageFilter
 from leporid.broker.registry import StepsTo
 from leporid.engine.bounds.clock import Clock
 from leporid.engine.bounds.sharded_dict import ShardedDict
-from leporid.engine.selectors.conjunction import Conjunction
-from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.filter import Conjunction, Filter
 
 PREDECLARED: Final = (
     (DEFAULT_EXCHANGE, "direct"),

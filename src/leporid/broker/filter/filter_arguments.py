@@ -16,8 +16,7 @@ from typing import Final, TypeVar
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.amqp.values import type_name
-from leporid.engine.selectors.conjunction import Conjunction
-from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.filter import Conjunction, Filter
 from leporid.engine.selectors.selector import Selector
 from leporid.engine.selectors.tags import Tags
 from leporid.filters.compiler import program

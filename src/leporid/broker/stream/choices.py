@@ -13,8 +13,7 @@ from typing import Final
 from leporid.amqp.errors import PreconditionFailed
 from leporid.broker.filter.filter_arguments import DIALECT, SQL, TAGS, check_names, filter_of
 from leporid.broker.settings.values import MATCH_UNFILTERED, STREAM_FILTER, Arguments, plain
-from leporid.engine.selectors.conjunction import Conjunction
-from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.filter import Conjunction, Filter
 from leporid.engine.selectors.selector import Selector
 from leporid.engine.selectors.tags import Tags
 from leporid.engine.stream.choice import Choice

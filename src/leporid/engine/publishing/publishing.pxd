@@ -8,7 +8,7 @@ from leporid.engine.publishing.interceptor cimport Interceptor
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.routing.route cimport Route
-from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.selectors.filter cimport FilterCounters
 from leporid.engine.wire.codec cimport Props
 from leporid.engine.wire.record cimport Message
 

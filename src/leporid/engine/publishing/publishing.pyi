@@ -8,7 +8,7 @@ from leporid.engine.log.log import RecordMemory
 from leporid.engine.publishing.interceptor import Interceptor
 from leporid.engine.queue.queue import Queue
 from leporid.engine.queue.queues import Queues
-from leporid.engine.selectors.filter_counters import FilterCounters
+from leporid.engine.selectors.filter import FilterCounters
 
 SIZE_LIMITS: Final[tuple[int, ...]]
 

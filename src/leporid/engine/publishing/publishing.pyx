@@ -25,7 +25,7 @@ from leporid.engine.routing.route cimport (
     Route, all_queues, make_route, narrowed, stored_in_streams, without_caches,
     without_duplicates, without_full, without_streams,
 )
-from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.selectors.filter cimport FilterCounters
 from leporid.engine.stream.stream cimport Stream
 from leporid.engine.wire.codec cimport Props, walk_properties
 from leporid.engine.wire.record cimport (

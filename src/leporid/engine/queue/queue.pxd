@@ -13,7 +13,7 @@ from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
 from leporid.engine.queue.takers cimport Selection, Taker, Takers
 from leporid.engine.queue.timers cimport Timer
-from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.selectors.filter cimport FilterCounters
 from leporid.engine.wire.codec cimport Props
 from leporid.engine.wire.record cimport Message, Range
 

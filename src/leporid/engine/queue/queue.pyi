@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from leporid.engine.queue.delivery_counts import DeliveryCounts
 from leporid.engine.queue.queues import Queues
 from leporid.engine.queue.sequence_heap import SequenceHeap
-from leporid.engine.selectors.filter_counters import FilterCounters
+from leporid.engine.selectors.filter import FilterCounters
 
 OVERFLOW: Final[dict[str, int]]
 RETRIES: Final[dict[str, int]]

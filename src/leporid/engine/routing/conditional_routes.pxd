@@ -5,8 +5,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from leporid.engine.bounds.clock cimport Clock
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport Route
-from leporid.engine.selectors.filter cimport Filter
-from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.selectors.filter cimport Filter, FilterCounters
 from leporid.engine.selectors.selector_set cimport SelectorSet
 from leporid.engine.selectors.unfinished_match cimport UnfinishedMatch
 from leporid.engine.wire.record cimport Message

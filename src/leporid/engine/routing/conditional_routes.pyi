@@ -4,8 +4,7 @@
 from collections.abc import Iterable
 
 from leporid.engine.queue.queue import Queue
-from leporid.engine.selectors.filter import Filter
-from leporid.engine.selectors.filter_counters import FilterCounters
+from leporid.engine.selectors.filter import Filter, FilterCounters
 
 class ConditionalRoute:
     """The route of one key if some of its bindings have filters."""

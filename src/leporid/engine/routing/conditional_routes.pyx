@@ -14,8 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from leporid.engine.bounds.clock cimport Clock
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport Route, make_route
-from leporid.engine.selectors.filter cimport Filter
-from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.selectors.filter cimport Filter, FilterCounters
 from leporid.engine.selectors.selector_set cimport SelectorSet
 from leporid.engine.selectors.unfinished_match cimport UnfinishedMatch
 from leporid.engine.wire.record cimport Message

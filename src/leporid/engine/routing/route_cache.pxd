@@ -7,7 +7,7 @@ from leporid.engine.bounds.jobs cimport Jobs
 from leporid.engine.queue.queue cimport Totals
 from leporid.engine.routing.conditional_routes cimport FilterOutcomes, UnfinishedRoute
 from leporid.engine.routing.route cimport Route
-from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.selectors.filter cimport FilterCounters
 from leporid.engine.selectors.unfinished_match cimport UnfinishedMatch
 from leporid.engine.wire.record cimport Message
 

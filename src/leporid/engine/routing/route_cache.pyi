@@ -7,8 +7,7 @@ from typing import Any, Final, final
 from leporid.engine.bounds.clock import Clock
 from leporid.engine.internal.delays import Delays
 from leporid.engine.queue.queue import Totals
-from leporid.engine.selectors.filter import Filter
-from leporid.engine.selectors.filter_counters import FilterCounters
+from leporid.engine.selectors.filter import Filter, FilterCounters
 
 BY_MESSAGE: Final[object]
 """What a resolver returns for a key whose messages it must be asked about one by one."""

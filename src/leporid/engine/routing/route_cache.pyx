@@ -20,7 +20,7 @@ from leporid.engine.bounds.jobs cimport Jobs
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.conditional_routes cimport ConditionalRoute, FilterOutcomes
 from leporid.engine.routing.route cimport Route, all_queues, make_route
-from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.selectors.filter cimport FilterCounters
 from leporid.engine.wire.hashing cimport hash_hidden, keep_secret
 from leporid.engine.wire.record cimport Message, exchange_name, key_in, properties_bytes
 from leporid.engine.wire.text cimport ascii_length

@@ -11,7 +11,7 @@ from leporid.engine.queue.takers cimport Selection, Taker, Takers
 from leporid.engine.selecting.consumer_verdicts cimport ConsumerVerdicts
 from leporid.engine.selecting.scan_groups cimport ScanGroup
 from leporid.engine.selecting.verdicts cimport Verdicts
-from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.selectors.filter cimport FilterCounters
 
 cdef class Searches:
     cdef Verdicts verdicts

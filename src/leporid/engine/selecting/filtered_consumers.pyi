@@ -4,7 +4,7 @@
 from leporid.engine.queue.queue import Queue
 from leporid.engine.queue.takers import Selection, Taker, Takers
 from leporid.engine.selecting.verdicts import Verdicts
-from leporid.engine.selectors.filter_counters import FilterCounters
+from leporid.engine.selectors.filter import FilterCounters
 
 class Searches:
     """What the searches of all queues share; made by `Engine`."""

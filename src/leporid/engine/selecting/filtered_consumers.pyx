@@ -26,10 +26,7 @@ from leporid.engine.queue.takers cimport Level, Selection, Taker, Takers, leave_
 from leporid.engine.selecting.consumer_verdicts cimport ConsumerVerdicts
 from leporid.engine.selecting.scan_groups cimport ScanGroup
 from leporid.engine.selecting.verdicts cimport Verdicts
-from leporid.engine.selectors.class_filter cimport ClassFilter
-from leporid.engine.selectors.conjunction cimport Conjunction
-from leporid.engine.selectors.filter cimport Filter
-from leporid.engine.selectors.filter_counters cimport FilterCounters
+from leporid.engine.selectors.filter cimport ClassFilter, Conjunction, Filter, FilterCounters
 from leporid.engine.selectors.selector cimport Selector
 from leporid.engine.selectors.tags cimport Tags
 

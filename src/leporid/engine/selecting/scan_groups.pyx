@@ -24,7 +24,7 @@ from leporid.engine.queue.index cimport BLOCK_SLOTS, READY, Block, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
 from leporid.engine.selecting.filtered_consumers cimport FilteredConsumers, SelectorGroup
-from leporid.engine.selectors.conjunction cimport Conjunction
+from leporid.engine.selectors.filter cimport Conjunction
 from leporid.engine.selectors.selector cimport Selector
 from leporid.engine.selectors.selector_set cimport SelectorSet
 from leporid.engine.selectors.unfinished_match cimport UnfinishedMatch

@@ -1,4 +1,4 @@
-"""What chooses messages: by their tag, or by an expression."""
+"""What chooses messages, and counters of what it was asked."""
 
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -9,5 +9,17 @@ cdef class Filter:
     cdef int matches(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
                      size_t properties_len) noexcept nogil
     cdef int failed(self) noexcept nogil
+
+cdef class Conjunction(Filter):
+    cdef Filter first, second
+
+cdef class ClassFilter(Filter):
+    cdef readonly str name          # the class's
+    cdef Filter first               # passed by what it is asked about
+
+cdef class FilterCounters:
+    cdef readonly uint64_t asked, evaluated, matched, type_errors
+    cpdef int note(self, uint64_t asked, uint64_t evaluated, uint64_t matched,
+                   uint64_t type_errors) except -1
 
 cdef bytes short(str text)

@@ -18,3 +18,41 @@ class Filter:
 
     def count_in(self, window: Window) -> int:
         """How many messages of a window pass; other threads run meanwhile."""
+
+class Conjunction(Filter):
+    """Lets those messages pass that two filters let pass, the second asked after the first."""
+
+    def __init__(self, first: Filter, second: Filter) -> None: ...
+
+class ClassFilter(Filter):
+    """Lets those messages pass that a filter class is to judge: what passes the filter beside it.
+
+    Without one that is every message.
+    """
+
+    def __init__(self, name: str, first: Filter | None = None) -> None: ...
+    @property
+    def name(self) -> str:
+        """The class's."""
+
+class FilterCounters:
+    """How often the filters of one exchange, or of the consumers of one queue, were asked."""
+
+    @property
+    def asked(self) -> int:
+        """Each filter that a message met is one."""
+
+    @property
+    def evaluated(self) -> int:
+        """Those of them that no tag or value answered by itself."""
+
+    @property
+    def matched(self) -> int:
+        """Those that were answered with yes."""
+
+    @property
+    def type_errors(self) -> int:
+        """Those that were answered with no, and met one."""
+
+    def note(self, asked: int, evaluated: int, matched: int, type_errors: int) -> int:
+        """Count some more."""

@@ -1,7 +1,10 @@
-"""The one question that is asked of every filter, and who else asks it than the engine.
+"""Filters: the question that each answers about a message, filters made of others, and counters.
 
-Responsible for the interface; this class lets everything pass. It does not know where messages come
-from. Invariant: the answer depends on nothing but the message's bytes, so any thread may ask.
+Responsible for the interface, for two filters as one, and for the filter beside a filter class.
+`Filter` lets everything pass; `Selector`, `Tags` and `HeaderMatch`, which look into messages, have
+modules of their own. It does not know where messages come from. Invariants: the answer depends on
+nothing but the message's bytes, so any thread may ask; what is made of others passes only what its
+first filter passes.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -64,6 +67,62 @@ cdef class Filter:
                                               record.properties_len) == 1
                     p += record.size
         return count
+
+
+cdef class Conjunction(Filter):
+    """Lets those messages pass that two filters let pass; one of them may be two again.
+
+    The second is asked only about what the first lets pass, so the cheaper one stands first.
+    """
+
+    def __cinit__(self, Filter first not None, Filter second not None):
+        self.first, self.second = first, second
+
+    cdef int matches(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
+                     size_t properties_len) noexcept nogil:
+        cdef int outcome = self.first.matches(names, names_len, properties, properties_len)
+        if outcome == 1:
+            outcome = self.second.matches(names, names_len, properties, properties_len)
+        return self.failed() if outcome < 0 else outcome
+
+
+cdef class ClassFilter(Filter):
+    """Lets those messages pass that a filter class is to judge: what passes the filter beside it.
+
+    The class is asked later and elsewhere, by whoever uses such a filter.
+    """
+
+    def __cinit__(self, str name not None, Filter first=None):
+        self.name = name
+        self.first = Filter() if first is None else first
+
+    def __repr__(self):
+        return f"<ClassFilter {self.name!r}>"
+
+    cdef int matches(self, const uint8_t *names, size_t names_len, const uint8_t *properties,
+                     size_t properties_len) noexcept nogil:
+        return self.first.matches(names, names_len, properties, properties_len)
+
+
+cdef class FilterCounters:
+    """How often the filters of one exchange, or of the consumers of one queue, were asked.
+
+    What is matched or a type error was evaluated, and what was evaluated was asked. What was asked
+    and not evaluated, a value that the message has or lacks answered with no.
+    """
+
+    cpdef int note(self, uint64_t asked, uint64_t evaluated, uint64_t matched,
+                   uint64_t type_errors) except -1:
+        """Count some more."""
+        self.asked += asked
+        self.evaluated += evaluated
+        self.matched += matched
+        self.type_errors += type_errors
+        return 0
+
+    def __repr__(self):
+        return (f"<FilterCounters asked={self.asked} evaluated={self.evaluated} "
+                f"matched={self.matched} type_errors={self.type_errors}>")
 
 
 cdef bytes short(str text):

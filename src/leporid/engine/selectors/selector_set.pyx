@@ -31,13 +31,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from leporid.engine.bounds.clock cimport Clock
 from leporid.engine.log.log cimport KIND_PUBLISH
 from leporid.engine.log.window cimport Window
-from leporid.engine.selectors.conjunction cimport Conjunction
+from leporid.engine.selectors.filter cimport Conjunction, Filter, short
 from leporid.engine.selectors.conjuncts cimport (
     Analysis, Conjunct, ONE_OF, OPAQUE, PLACE_MASK, QuickReject, RequiredValue, RequiredValues,
     analyse, cheaper, conjuncts_hold, either_required, is_rejected, nothing_required,
     one_of_values, prefix_length, quick_reject_of, required_value, with_prefix,
 )
-from leporid.engine.selectors.filter cimport Filter, short
 from leporid.engine.selectors.header_match cimport HeaderMatch, HeaderTerm, IS_VALUE
 from leporid.engine.selectors.interned_names cimport NAMES_MAX, NO_NAME, InternedNames
 from leporid.engine.selectors.inverted_index cimport NOBODY, InvertedIndex, PostingList

@@ -10,8 +10,7 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
-from leporid.engine.selectors.conjunction cimport Conjunction
-from leporid.engine.selectors.filter cimport Filter
+from leporid.engine.selectors.filter cimport Conjunction, Filter
 from leporid.engine.selectors.selector cimport Selector
 from leporid.engine.stream.offset_index cimport SUMMARY_UNFILTERED, summary_key, summary_may_have
 

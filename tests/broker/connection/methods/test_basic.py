@@ -29,7 +29,7 @@ from leporid.amqp.methods import (
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Value
 from leporid.broker.names import REPLY_QUEUE
-from leporid.engine.selectors.class_filter import ClassFilter
+from leporid.engine.selectors.filter import ClassFilter
 from leporid.filterserver.filter_class import FilterClass
 
 

@@ -41,8 +41,7 @@ from leporid.broker.settings.values import GROUP, READER, TIMEOUT_ACTION, plain
 from leporid.broker.stream import partitions, stream_arguments
 from leporid.broker.stream.choices import choice_of
 from leporid.broker.stream.readers import check_room
-from leporid.engine.selectors.class_filter import ClassFilter
-from leporid.engine.selectors.filter import Filter
+from leporid.engine.selectors.filter import ClassFilter, Filter
 
 if TYPE_CHECKING:
     from leporid.broker.registry import Steps, StepsTo

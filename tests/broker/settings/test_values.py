@@ -23,11 +23,12 @@ from leporid.broker.queue.queue_types import (
     CLASSIC,
     check_queue_arguments,
 )
-from leporid.broker.settings.values import exchange_name
+from leporid.broker.settings.values import duration_ms, exchange_name
 
 QUEUE = "queue 'q' in vhost '/'"
 STREAM_REFUSES = " of queue type rabbit_stream_queue"
 KEYS = CLASSIC.queue_arguments
+DAY_MS = 86_400_000
 
 
 def refusal(arguments: dict[str, Value]) -> str:
@@ -134,3 +135,28 @@ def test_the_exchange_an_argument_names():
     with pytest.raises(PreconditionFailed) as raised:
         exchange_name({"k": Timestamp(2)}, "k", QUEUE)
     assert raised.value.text.endswith(f"invalid type 'timestamp' for arg 'k' in {QUEUE}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("7D", 7 * DAY_MS),
+        ("1Y", 365 * DAY_MS),
+        ("2M", 60 * DAY_MS),
+        ("1h", 3_600_000),
+        ("3m", 180_000),
+        ("4s", 4_000),
+        ("01D", DAY_MS),
+        ("99999999999999D", 99999999999999 * DAY_MS),
+    ],
+)
+def test_a_length_of_time_is_a_number_and_a_unit(text: str, expected: int):
+    assert duration_ms(text) == expected
+
+
+NOT_DURATIONS = ["h", "7", "0s", "7d", "7H", "7S", "-1D", "+1D", "1.5D", "1DD", "1D2h", "٣D"]
+
+
+@pytest.mark.parametrize("text", [*NOT_DURATIONS, "", " 1D", "1D ", "1D\n", "9" * 100_000 + "D"])
+def test_anything_else_is_no_length_of_time(text: str):
+    assert duration_ms(text) is None

@@ -8,6 +8,7 @@ passes is stored as it came.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -15,7 +16,6 @@ from typing import Any, Final, TypeAlias
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.tables import Value
 from leporid.amqp.values import erlang_text, type_name
-from leporid.broker.settings.durations import milliseconds
 
 Arguments: TypeAlias = Mapping[str, Value]
 # Answers what is wrong with one value, as RabbitMQ's Erlang prints it, or None.
@@ -90,6 +90,21 @@ MATCH_UNFILTERED: Final = "x-stream-match-unfiltered"
 """Consumer arguments of RabbitMQ 3.13, which takes them for absent where their type is wrong. Then
 a consumer would get what it does not want, so they are refused here."""
 
+_SECOND_MS: Final = 1000
+_DAY_MS: Final = 24 * 60 * 60 * _SECOND_MS
+_UNITS_MS: Final = {
+    "Y": 365 * _DAY_MS,
+    "M": 30 * _DAY_MS,
+    "D": _DAY_MS,
+    "h": 60 * 60 * _SECOND_MS,
+    "m": 60 * _SECOND_MS,
+    "s": _SECOND_MS,
+}
+
+# Eighteen digits of years are more than there have been; without a bound, reading a number takes
+# time with the square of its length.
+_DURATION: Final = re.compile(r"0*([1-9][0-9]{0,17})([YMDhms])")
+
 
 def plain(value: Value) -> str:
     """Write a value the way RabbitMQ quotes it: text as it is, the rest as a term."""
@@ -98,6 +113,16 @@ def plain(value: Value) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return erlang_text(value)
+
+
+def duration_ms(text: str) -> int | None:
+    """Return a length of time as x-max-age and x-stream-offset write it: "7D", "1h", "30s".
+
+    RabbitMQ reads it so (rabbit_amqqueue:check_max_age): a whole number, not 0, and one unit,
+    without anything around them. Anything else is None.
+    """
+    found = _DURATION.fullmatch(text)
+    return None if found is None else int(found[1]) * _UNITS_MS[found[2]]
 
 
 def _wrong_type(value: Value) -> str:
@@ -200,7 +225,7 @@ def _dead_letter_key(value: Value, arguments: Arguments) -> str | None:
 
 def _max_age(value: Value, arguments: Arguments) -> str | None:
     wrong = _text(value, arguments)
-    if wrong is None and milliseconds(plain(value)) is None:
+    if wrong is None and duration_ms(plain(value)) is None:
         return "invalid_max_age"
     return wrong
 
@@ -211,7 +236,7 @@ def _stream_offset(value: Value, _arguments: Arguments) -> str | None:
         return None
     if name == "longstr":
         text = plain(value)
-        if text in ("first", "last", "next") or milliseconds(text) is not None:
+        if text in ("first", "last", "next") or duration_ms(text) is not None:
             return None
     return f"{{invalid_stream_offset_arg,{{{name},{erlang_text(value)}}}}}"
 
@@ -254,7 +279,7 @@ INTEGER: Final = Values(_integer, _never)
 BOOLEAN: Final = Values(_boolean, _never)
 TEXT: Final = Values(_text, fits_name)
 TEXTS: Final = Values(_texts, _never)
-AGE: Final = Values(_max_age, lambda value: isinstance(value, str) and bool(milliseconds(value)))
+AGE: Final = Values(_max_age, lambda value: isinstance(value, str) and bool(duration_ms(value)))
 DELIVERY_LIMIT: Final = Values(_delivery_limit, whole(0, DELIVERY_LIMIT_MAX))
 RETRY_MAX: Final = Values(_retry_max, RETRY_DELAY.fits)
 DEAD_LETTER_KEY: Final = Values(_dead_letter_key, fits_name)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import NotImplementedFault, PreconditionFailed
 from leporid.amqp.tables import Timestamp, Value
-from leporid.broker.settings.durations import milliseconds
-from leporid.broker.settings.values import Arguments
+from leporid.broker.settings.values import Arguments, duration_ms
 
 if TYPE_CHECKING:
     from leporid.engine.stream.stream import Stream
@@ -52,7 +51,7 @@ class Retention:
 
 def retention(effective: Callable[[str], Value]) -> Retention:
     """Return what arguments and policies say about it; asked by the keys of policies."""
-    age_ms = milliseconds(str(effective("max-age") or ""))
+    age_ms = duration_ms(str(effective("max-age") or ""))
     return Retention(
         max_bytes=_whole(effective("max-length-bytes")),
         # A stream that keeps what is older than the clock keeps everything.
@@ -81,7 +80,7 @@ def start_offset(stream: Stream, value: Value, now_ms: int) -> int:
         return stream.first
     if value == "last":
         return stream.last_chunk
-    age_ms = milliseconds(str(value))
+    age_ms = duration_ms(str(value))
     if age_ms is None:
         return stream.next_offset
     return stream.offset_for(max(0, now_ms - age_ms))

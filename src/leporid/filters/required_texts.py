@@ -1,8 +1,15 @@
 """Required texts: by a name, the texts of which its value must be one for an expression to be true.
 
-`origin = 'JFK' AND dep_delay > 60` requires the text JFK of `origin`. The engine finds required
-values of a compiled expression (`engine.selectors.conjuncts`); this works on the tree. Must not
-know what the texts are used for. Invariant: if the value of a name is a text or missing, and is not
+`origin = 'JFK' AND dep_delay > 60` requires the text JFK of `origin`. Must not know what the texts
+are used for.
+
+`engine.selectors.conjuncts` finds required values, too, and neither can serve the other. An index
+wants values of any kind and of any names, prefixes too, of which a message must have one: of AND it
+takes the cheaper operand, and OR may join different names. Who asks for the texts of one name, as
+of tags, wants all that AND requires of it, and nothing of other names helps. An index has compiled
+programs; this has a tree, as `filters/` does not know the engine.
+
+Invariant: if the value of a name is a text or missing, and is not
 among the required texts, the expression is not true; other values are not ruled out.
 """
 

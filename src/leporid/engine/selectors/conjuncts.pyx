@@ -6,7 +6,8 @@ are evaluated one after another, without the machine's stack.
 Required values: `a = 1 OR b IN (2, 3)` is only true of a message in which a is 1, or b is 2 or 3;
 `a LIKE 'x%'` only where a begins with x. An index finds selectors by these values. Both operands of
 OR must require values; one of AND suffices, the cheaper one; NOT requires what its operand's being
-false requires.
+false requires. `filters.required_texts` finds all texts that a tree requires of one name, and says
+why that is another question.
 
 It does not know what becomes of messages. Invariants: conjuncts come to what the machine says of
 the whole selector. A selector is true of no message without one of its required values, unless the

@@ -14,7 +14,7 @@ from leporid.cli import main as command_line
 from leporid.cli.command import Parser
 from leporid.cli.main import main
 from leporid.server.config import Config
-from leporid.server.reload import Loaded
+from leporid.server.reload import LoadedConfig
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     seen: list[Config] = []
     node = types.ModuleType("leporid.server.node")
 
-    def run(config: Config, reread: Callable[[], Loaded]) -> int:
+    def run(config: Config, reread: Callable[[], LoadedConfig]) -> int:
         assert reread().config == config
         seen.append(config)
         return 7

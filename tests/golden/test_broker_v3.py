@@ -32,7 +32,7 @@ from leporid.limits.log_lines import LogLines
 from leporid.server.check import OK, check
 from leporid.server.config import load
 from leporid.server.node import Node
-from leporid.server.reload import Loaded
+from leporid.server.reload import LoadedConfig
 from leporid.server.sources import DEFAULT
 from leporid.storage.definitions import Definitions
 
@@ -95,7 +95,7 @@ async def live(directory: Path, meanwhile: Callable[[int, int], Any] | None = No
     output = Output(ready)
     with contextlib.redirect_stdout(output):
         async with asyncio.timeout(PATIENCE_S):
-            reread = Loaded(config, lambda key: DEFAULT)
+            reread = LoadedConfig(config, lambda key: DEFAULT)
             node = asyncio.create_task(
                 Node(config, lambda: reread, LogLines(time.monotonic)).serve()
             )

@@ -24,7 +24,7 @@ from tests.server.outside import Decider
 
 from leporid.server.config import Config, Limits
 from leporid.server.notify import ServiceManager
-from leporid.server.reload import LIVE, Effects, Loaded, Reload, differing, merged
+from leporid.server.reload import LIVE, Effects, LoadedConfig, Reload, differing, merged
 from leporid.server.settings import ConfigError
 from leporid.testing import BrokerProcess
 
@@ -69,11 +69,11 @@ class Asked:
         self.reads = 0
         self.reload = Reload(BASE, self._read, self._apply, ServiceManager({}))
 
-    def _read(self) -> Loaded:
+    def _read(self) -> LoadedConfig:
         self.reads += 1
         if isinstance(self.next, Exception):
             raise self.next
-        return Loaded(self.next, lambda key: f"of {key}")
+        return LoadedConfig(self.next, lambda key: f"of {key}")
 
     def _apply(self, config: Config, keys: list[str]) -> None:
         self.applied.append(keys)

@@ -113,7 +113,7 @@ def _alarms(facts: Facts) -> Iterator[Finding]:
             if alarm == "memory"
             else "free disk space, or set disk_free_min"
         )
-        yield Finding(ERROR, "alarms", "broker", what + "publishers are not read", then)
+        yield Finding(ERROR, "alarms", "broker", what + "publishers are blocked", then)
 
 
 def _near_limits(facts: Facts) -> Iterator[Finding]:

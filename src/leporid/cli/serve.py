@@ -154,9 +154,9 @@ def run(options: argparse.Namespace) -> int:
 
     with without_collections():
         from leporid.server.node import run as run_node
-        from leporid.server.reload import Loaded
+        from leporid.server.reload import LoadedConfig
 
-    return run_node(config, lambda: Loaded.of(values()))
+    return run_node(config, lambda: LoadedConfig.of(values()))
 
 
 COMMAND: Final = Plain(

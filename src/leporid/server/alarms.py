@@ -1,4 +1,4 @@
-"""Memory and disk: when the broker runs low, publishers are not read until it does not.
+"""Memory and disk: while the broker runs low on either, connections that publish are blocked.
 
 Responsible for looking, once a second, more often while an alarm is on, and whenever somebody has
 made much at once; for having freed memory given back while there is little of it; and for telling

@@ -16,7 +16,6 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -49,7 +48,7 @@ from leporid.server.notify import ServiceManager
 from leporid.server.password_hashing import PasswordHashing
 from leporid.server.policy_settings import by_vhost
 from leporid.server.recovery import replay
-from leporid.server.reload import Effects, Loaded, Reload, tune_limits
+from leporid.server.reload import Effects, Reload, Reread, tune_limits
 from leporid.server.repeating import Repeating
 from leporid.server.resources import Resources
 from leporid.server.stream_recovery import StreamRecovery
@@ -115,7 +114,7 @@ LISTENERS: Final = {
 CLUSTER: Final = f"leporid@{os.uname().nodename}"
 
 
-def run(config: Config, reread: Callable[[], Loaded]) -> int:
+def run(config: Config, reread: Reread) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code.
 
     Args:
@@ -208,7 +207,7 @@ def stream_files_max(most: int) -> int:
     return max(1, min(OPEN_MAX, most // STREAM_FILES_SHARE))
 
 
-async def _serve(config: Config, reread: Callable[[], Loaded], log_lines: LogLines) -> int:
+async def _serve(config: Config, reread: Reread, log_lines: LogLines) -> int:
     return await Node(config, reread, log_lines).serve()
 
 
@@ -241,7 +240,7 @@ class Node:
         OSError: a port or the data directory cannot be had.
     """
 
-    def __init__(self, config: Config, reread: Callable[[], Loaded], log_lines: LogLines) -> None:
+    def __init__(self, config: Config, reread: Reread, log_lines: LogLines) -> None:
         self._config = config
         self._reread = reread
         self._reload: Reload | None = None

@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from leporid.amqp.errors import BeingDeleted
 from leporid.broker.broker import Broker, TuneLimits
@@ -185,7 +185,7 @@ class Effects:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedConfig:
     """A configuration, and where each of its values comes from.
 
     Attributes:
@@ -213,12 +213,16 @@ class Loaded:
         return ", ".join(f"{key} ({self.whence(key)})" for key in keys)
 
 
+Reread: TypeAlias = Callable[[], LoadedConfig]
+"""Reads the configuration again, on a thread; raises ConfigError."""
+
+
 class Reload:
     """Reads the configuration again whenever it is asked to.
 
     Args:
         config: what is in force.
-        reread: reads it; on a thread. Raises ConfigError.
+        reread: reads it.
         apply: puts what has changed in force, by its keys.
         service_manager: told when a reload begins and ends.
     """
@@ -226,7 +230,7 @@ class Reload:
     def __init__(
         self,
         config: Config,
-        reread: Callable[[], Loaded],
+        reread: Reread,
         apply: Callable[[Config, list[str]], None],
         service_manager: ServiceManager,
     ) -> None:
@@ -263,7 +267,7 @@ class Reload:
                 logger.exception("defect: the configuration was not reloaded")
             self._service_manager.ready()
 
-    def _take(self, found: Loaded) -> None:
+    def _take(self, found: LoadedConfig) -> None:
         """Have the new configuration where that is possible."""
         new = found.config
         changed = differing(self.config, new)

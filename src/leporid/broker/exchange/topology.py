@@ -347,10 +347,11 @@ class Topology:
         search = _Search(exchange)
         while search.pending:
             visiting = search.pending.pop()
-            if not message.known and (visiting.asks_beside(exchange) or visiting.decides):
+            if not message.known:
                 if visiting.asks_beside(exchange):
                     return BY_MESSAGE
-                return (yield from self._deciding(exchange, message))
+                if visiting.decides:
+                    return (yield from self._deciding(exchange, message))
             router = visiting.router
             if (router.history_length or router.cache_size) and router.keeps(message):
                 keepers.append(visiting.name)

@@ -20,7 +20,7 @@ from leporid.broker.registry import finished
 from leporid.engine.bounds.clock import Clock
 from leporid.engine.bounds.jobs import Jobs
 from leporid.engine.internal.delays import DelayTotals
-from leporid.engine.queue.queue import Totals
+from leporid.engine.queue.counters import Totals
 from leporid.engine.routing.route_cache import BY_MESSAGE
 from leporid.engine.selectors.filter import FilterCounters
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from leporid.amqp.tables import Value
-from leporid.engine.queue.queue import Totals
+from leporid.engine.queue.counters import Totals
 from leporid.engine.selectors.filter import FilterCounters
 
 

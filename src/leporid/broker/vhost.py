@@ -60,11 +60,10 @@ from leporid.broker.stream.readers import Bookmarks, skipped_messages
 from leporid.broker.vhost_metadata import VhostMetadata
 from leporid.engine.bounds.jobs import AWAITS
 from leporid.engine.bounds.sharded_dict import ShardedDict
-from leporid.engine.queue.queue import Totals
+from leporid.engine.queue.counters import DeliveryCounts, Totals
 
 if TYPE_CHECKING:
     from leporid.engine.engine import Engine
-    from leporid.engine.queue.delivery_counts import DeliveryCounts
 
 logger = logging.getLogger(__name__)
 

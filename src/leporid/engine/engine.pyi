@@ -14,8 +14,9 @@ from leporid.engine.internal.verdict_queue import VerdictQueue
 from leporid.engine.log.log import RecordMemory
 from leporid.engine.log.logs import Logs
 from leporid.engine.publishing.publishing import Publishing
+from leporid.engine.queue.counters import Totals
 from leporid.engine.queue.exchange_cache import ExchangeCache
-from leporid.engine.queue.queue import Queue, Totals
+from leporid.engine.queue.queue import Queue
 from leporid.engine.queue.queues import Queues
 from leporid.engine.queue.unique_queue import UniqueQueue
 from leporid.engine.routing.conditional_routes import ConditionalRoute, FilterOutcomes

@@ -24,7 +24,8 @@ from leporid.engine.log.log cimport give_back, is_leaving
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.publishing.publishing cimport Publishing, message_with
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
-from leporid.engine.queue.queue cimport Queue, Totals
+from leporid.engine.queue.counters cimport Totals
+from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.timed_queue cimport run_timed
 from leporid.engine.queue.unique_queue cimport UniqueQueue

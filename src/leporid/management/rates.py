@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from leporid.broker.broker import Broker
     from leporid.engine.engine import Engine
-    from leporid.engine.queue.delivery_counts import DeliveryCounts
+    from leporid.engine.queue.counters import DeliveryCounts
 
 # Seconds between two samples, and how many are kept.
 RINGS: Final = ((1, 61), (10, 361), (300, 289))

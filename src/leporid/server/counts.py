@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from leporid.broker.queue.queue_types import QUEUE_TYPES
-from leporid.engine.queue.delivery_counts import DeliveryCounts
+from leporid.engine.queue.counters import DeliveryCounts
 
 if TYPE_CHECKING:
     from leporid.broker.broker import Broker

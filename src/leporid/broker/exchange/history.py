@@ -20,7 +20,7 @@ from leporid.broker.queue.queue import QueueState
 from leporid.broker.stored import StoredCache
 from leporid.engine.bounds.jobs import AWAITS
 from leporid.engine.queue.browse import snapshot
-from leporid.engine.queue.queue import Totals
+from leporid.engine.queue.counters import Totals
 from leporid.engine.wire.headers import header_of, texts_in
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from leporid.broker.stream import partitions as partitioned
 from leporid.broker.stream import stream_arguments
 from leporid.broker.stream.choices import choice_of
 from leporid.broker.stream.readers import check_room
-from leporid.engine.queue.queue import Totals
+from leporid.engine.queue.counters import Totals
 
 if TYPE_CHECKING:
     from leporid.broker.connection.channel import ChannelState

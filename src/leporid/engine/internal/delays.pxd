@@ -5,7 +5,7 @@ from libc.stdint cimport uint64_t
 from leporid.engine.log.log cimport RecordMemory
 from leporid.engine.publishing.publishing cimport Publishing, StreamAppends
 from leporid.engine.queue.index cimport Slot
-from leporid.engine.queue.queue cimport Totals
+from leporid.engine.queue.counters cimport Totals
 from leporid.engine.queue.timed_queue cimport TimedQueue
 from leporid.engine.queue.timers cimport Timers
 from leporid.engine.routing.route cimport Route

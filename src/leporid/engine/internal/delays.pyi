@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 
-from leporid.engine.queue.queue import Totals
+from leporid.engine.queue.counters import Totals
 from leporid.engine.queue.timed_queue import TimedQueue
 from leporid.engine.queue.timers import Timers
 

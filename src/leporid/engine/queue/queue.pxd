@@ -7,7 +7,7 @@ cdef class Queue    # before the modules that know it, too
 from leporid.engine.log.facts cimport SettledRanges
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.producers cimport Producer
-from leporid.engine.queue.delivery_counts cimport DeliveryCounts
+from leporid.engine.queue.counters cimport DeliveryCounts, Totals
 from leporid.engine.queue.index cimport Index, Slot
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.queue.sequence_heap cimport SequenceHeap
@@ -23,11 +23,6 @@ cdef enum:
     REJECT_PUBLISH_DLX = 2
     HOLD_RETURNED = 1               # hold messages that consumers returned before they are ready
     HOLD_FAILED = 2                 # hold messages that consumers failed with
-
-cdef class Totals:
-    cdef readonly uint64_t ready, unacked, held
-    cdef readonly uint64_t published    # by clients, to the exchanges that count here
-    cdef readonly Totals behind         # of their backlogs; None: nobody asks
 
 cdef class Queue:
     cdef readonly uint32_t id

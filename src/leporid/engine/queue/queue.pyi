@@ -4,7 +4,7 @@
 from collections.abc import Callable, Generator
 from typing import Final, Protocol
 
-from leporid.engine.queue.delivery_counts import DeliveryCounts
+from leporid.engine.queue.counters import DeliveryCounts, Totals
 from leporid.engine.queue.queues import Queues
 from leporid.engine.queue.sequence_heap import SequenceHeap
 from leporid.engine.selectors.filter import FilterCounters
@@ -22,27 +22,6 @@ class _DeadLetters(Protocol):
     def __call__(
         self, reason: str, exchange: str, key: str, properties: bytes, body: bytes
     ) -> object: ...
-
-class Totals:
-    """Messages in several queues together, as of now.
-
-    Args:
-        behind: those in the backlogs of these queues.
-    """
-
-    def __init__(self, behind: Totals | None = None) -> None: ...
-    @property
-    def ready(self) -> int: ...
-    @property
-    def unacked(self) -> int: ...
-    @property
-    def held(self) -> int: ...
-    @property
-    def published(self) -> int:
-        """Messages that clients published to the exchanges that count here, since the start."""
-
-    @property
-    def behind(self) -> Totals | None: ...
 
 class Queue:
     """One queue's entries; made by `Engine.queue`."""

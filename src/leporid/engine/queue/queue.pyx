@@ -20,7 +20,7 @@ from leporid.engine.log.facts cimport SettledRanges
 from leporid.engine.log.log cimport is_durable
 from leporid.engine.log.logs cimport record_at
 from leporid.engine.log.producers cimport Producer
-from leporid.engine.queue.delivery_counts cimport DeliveryCounts
+from leporid.engine.queue.counters cimport DeliveryCounts, Totals
 from leporid.engine.queue.index cimport (
     AT_ONCE, BLOCK_SLOTS, DELIVERIES_MAX, GONE, HELD, READY, UNACKED, Index, Slot, is_over,
 )
@@ -115,16 +115,6 @@ cdef inline Slot *take_first(Queue queue, uint64_t *seq, bint living) except? NU
     if slot != NULL:
         take_ready(queue, slot)
     return slot
-
-
-cdef class Totals:
-    """Messages in several queues together, as of now: nobody has to go through the queues."""
-
-    def __init__(self, Totals behind=None):
-        self.behind = behind
-
-    def __repr__(self):
-        return f"<Totals ready={self.ready} unacked={self.unacked} held={self.held}>"
 
 
 cdef class Queue:

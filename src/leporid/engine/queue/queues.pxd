@@ -10,9 +10,9 @@ from leporid.engine.bounds.sharded_dict cimport ShardedDict
 from leporid.engine.log.logs cimport Entries, Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.dead_lettering cimport DeadLettering
-from leporid.engine.queue.delivery_counts cimport DeliveryCounts
+from leporid.engine.queue.counters cimport DeliveryCounts, Totals
 from leporid.engine.queue.index cimport BlockPool, Index
-from leporid.engine.queue.queue cimport Queue, Totals
+from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.timers cimport Timer, Timers
 from leporid.engine.wire.codec cimport Props
 from leporid.engine.wire.record cimport Message

@@ -4,9 +4,8 @@
 from leporid.engine.bounds.clock import Clock
 from leporid.engine.bounds.jobs import Jobs
 from leporid.engine.log.logs import Entries, Logs
+from leporid.engine.queue.counters import DeliveryCounts, Totals
 from leporid.engine.queue.dead_lettering import DeadLettering
-from leporid.engine.queue.delivery_counts import DeliveryCounts
-from leporid.engine.queue.queue import Totals
 from leporid.engine.queue.timers import Timers
 
 class Queues(Entries):

@@ -18,9 +18,9 @@ from leporid.engine.log.log cimport (
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.producers cimport Producer
 from leporid.engine.queue.dead_lettering cimport DeadLettering
-from leporid.engine.queue.delivery_counts cimport DeliveryCounts
+from leporid.engine.queue.counters cimport DeliveryCounts, Totals
 from leporid.engine.queue.index cimport BLOCK_SLOTS, GONE, HELD, BlockPool, Index, Slot
-from leporid.engine.queue.queue cimport Queue, Totals
+from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.restore cimport (
     append_deliveries, count_restored, end_restore, restore_record, settle_restored,
 )

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from leporid.engine.bounds.clock cimport Clock
 from leporid.engine.bounds.jobs cimport Jobs
-from leporid.engine.queue.queue cimport Totals
+from leporid.engine.queue.counters cimport Totals
 from leporid.engine.routing.conditional_routes cimport FilterOutcomes, UnfinishedRoute
 from leporid.engine.routing.route cimport Route
 from leporid.engine.selectors.filter cimport FilterCounters

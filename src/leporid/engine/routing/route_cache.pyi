@@ -6,7 +6,7 @@ from typing import Any, Final, final
 
 from leporid.engine.bounds.clock import Clock
 from leporid.engine.internal.delays import Delays
-from leporid.engine.queue.queue import Totals
+from leporid.engine.queue.counters import Totals
 from leporid.engine.selectors.filter import Filter, FilterCounters
 
 BY_MESSAGE: Final[object]

@@ -1,6 +1,11 @@
-"""How many messages consumers were given."""
+"""Counters of several queues together: the messages in them, and what consumers were given."""
 
 from libc.stdint cimport uint64_t
+
+cdef class Totals:
+    cdef readonly uint64_t ready, unacked, held
+    cdef readonly uint64_t published    # by clients, to the exchanges that count here
+    cdef readonly Totals behind         # of their backlogs; None: nobody asks
 
 cdef class DeliveryCounts:
     # To consumers, and by basic.get; with and without acknowledgements.

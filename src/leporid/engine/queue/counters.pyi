@@ -1,5 +1,26 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
-"""Types of delivery_counts.pyx."""
+"""Types of counters.pyx."""
+
+class Totals:
+    """Messages in several queues together, as of now.
+
+    Args:
+        behind: those in the backlogs of these queues.
+    """
+
+    def __init__(self, behind: Totals | None = None) -> None: ...
+    @property
+    def ready(self) -> int: ...
+    @property
+    def unacked(self) -> int: ...
+    @property
+    def held(self) -> int: ...
+    @property
+    def published(self) -> int:
+        """Messages that clients published to the exchanges that count here, since the start."""
+
+    @property
+    def behind(self) -> Totals | None: ...
 
 class DeliveryCounts:
     """Those of one queue, or of several together, since the start."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.engine.frames import ack, nack, publish
 
-from leporid.engine.queue.delivery_counts import DeliveryCounts
+from leporid.engine.queue.counters import DeliveryCounts
 from leporid.engine.queue.lease import Lease
 
 

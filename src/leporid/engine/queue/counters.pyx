@@ -1,9 +1,20 @@
-"""DeliveryCounts: how many messages consumers were given, and what they acknowledged.
+"""Counters of several queues together: the messages in them, and what consumers were given.
 
-Responsible for the names of these counters. Who delivers or settles adds to them. It must not know
-queues or consumers. Invariant: each counter only grows; a message that is delivered again counts
-again.
+Responsible for the names of these counters. A queue adds to those that it is counted in, so that
+nobody has to go through the queues; who publishes, delivers or settles does, too. It must not know
+queues or consumers. Invariant: `Totals` are as of now; what it counts as published, and all
+`DeliveryCounts`, only grow, and a message that is delivered again counts again.
 """
+
+
+cdef class Totals:
+    """Messages in several queues together, as of now."""
+
+    def __init__(self, Totals behind=None):
+        self.behind = behind
+
+    def __repr__(self):
+        return f"<Totals ready={self.ready} unacked={self.unacked} held={self.held}>"
 
 
 cdef class DeliveryCounts:

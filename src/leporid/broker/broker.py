@@ -419,7 +419,7 @@ class Broker:
     def saving_reader_offsets(self) -> Steps:
         """Record how far the named readers of streams are; the server does so once a second."""
         for vhost in tuple(self.vhosts.values()):
-            yield from vhost.bookmarks.saving()
+            yield from vhost.offset_tracking.saving()
 
     def save_reader_offsets(self) -> None:
         """Record that at once: nothing comes after it."""

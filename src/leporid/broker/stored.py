@@ -355,7 +355,7 @@ class StoredReaderProgress(Stored):
         """Tell the stream."""
         vhost = broker.vhosts[self.vhost]
         queue, moved_ms = vhost.stream(self.stream), self.moved_ms or None
-        vhost.bookmarks.restore(queue, self.reader, self.read_by, self.since_ms, moved_ms)
+        vhost.offset_tracking.restore(queue, self.reader, self.read_by, self.since_ms, moved_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ from leporid.broker.stored import (
     StoredQueue,
 )
 from leporid.broker.stream import stream_arguments
-from leporid.broker.stream.readers import Bookmarks, skipped_messages
+from leporid.broker.stream.readers import OffsetTracking, skipped_messages
 from leporid.broker.vhost_metadata import VhostMetadata
 from leporid.engine.bounds.jobs import AWAITS
 from leporid.engine.bounds.sharded_dict import ShardedDict
@@ -105,7 +105,7 @@ class VirtualHost(VhostMetadata):
         self.consumers = Consumers()
         self._behind = Totals()
         self._totals = Totals(self._behind)
-        self.bookmarks = Bookmarks(self._recorder, registry.engine)
+        self.offset_tracking = OffsetTracking(self._recorder, registry.engine)
         self.pipeline_runs = PipelineRuns(self._recorder, registry.memory)
         self.groups = Groups(self, self._recorder, registry)
         self.pauses = Pauses(self._recorder, lambda: self.groups)
@@ -492,7 +492,9 @@ class VirtualHost(VhostMetadata):
             stream=stream,
         )
         if stream is not None:
-            stream.on_skipped = lambda skips: engine.jobs.start(self.bookmarks.skip(queue, skips))
+            stream.on_skipped = lambda skips: engine.jobs.start(
+                self.offset_tracking.skip(queue, skips)
+            )
         if kind is QUORUM:
             self._registry.made_quorum_queue(queue.title)
         queue.kept_bytes = queue_bytes(name, queue.arguments)
@@ -548,7 +550,7 @@ class VirtualHost(VhostMetadata):
         ready = queue.engine.retire()
         self.verdict_queues.destination_gone(queue)
         for reader in queue.reader_offsets:
-            self.bookmarks.drop_recorded(queue, reader)
+            self.offset_tracking.drop_recorded(queue, reader)
             yield None
         self.pauses.deleted(queue)
         self._registry.events.queue_deleted(queue)
@@ -597,7 +599,7 @@ class VirtualHost(VhostMetadata):
     def reader_offsets(self, stream: str) -> dict[str, int]:
         """Return up to which message each named reader has read; raises NotFound."""
         queue = self.stream(stream)
-        self.bookmarks.save_of(queue)
+        self.offset_tracking.save_of(queue)
         return dict(queue.reader_offsets)
 
     def skipped_messages(self, stream: str, reader: str) -> int:
@@ -605,12 +607,12 @@ class VirtualHost(VhostMetadata):
         return skipped_messages(self.stream(stream), reader)
 
     def set_reader_offset(self, stream: str, reader: str, offset: int, user: str = "") -> None:
-        """Say which message a reader has read last; raises as `stream` and `Bookmarks.set`."""
-        self.bookmarks.set(self.stream(stream), reader, offset, user)
+        """Say which message a reader has read last; raises as `stream` and `OffsetTracking.set`."""
+        self.offset_tracking.set(self.stream(stream), reader, offset, user)
 
     def drop_reader_offset(self, stream: str, reader: str) -> bool:
         """Forget a reader; returns whether it was known. Raises NotFound without the stream."""
-        return self.bookmarks.drop(self.stream(stream), reader)
+        return self.offset_tracking.drop(self.stream(stream), reader)
 
     # ------------------------------------------------------------------ the rest
 

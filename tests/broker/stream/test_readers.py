@@ -154,10 +154,10 @@ def test_ended_readers_that_settled_everything_are_not_followed_any_more(world: 
         reader.ack(4)
     consume(world, peer)
     # The last is followed until the next begins, and this one.
-    assert repr(vhost_of(world).bookmarks) == "<Bookmarks open=1>"
+    assert repr(vhost_of(world).offset_tracking) == "<OffsetTracking open=1>"
     world.broker.save_reader_offsets()
     peer.session.on_lost()
-    assert repr(vhost_of(world).bookmarks) == "<Bookmarks open=0>"
+    assert repr(vhost_of(world).offset_tracking) == "<OffsetTracking open=0>"
 
 
 def test_who_reads_the_same_name_next_sees_what_the_first_has_acked(world: World):
@@ -431,7 +431,7 @@ def test_a_consumer_that_ends_before_its_skip_is_counted_is_counted_once(world: 
     queue = vhost_of(world).stream("s")
     _, other = consume(world, reader="other", offset="first")
     skips: Any = [(other, 8, 9), (reader, 8, 9)]
-    steps = vhost_of(world).bookmarks.skip(queue, skips)
+    steps = vhost_of(world).offset_tracking.skip(queue, skips)
     next(steps)
     reader.note_skipped(1)
     peer.session.on_lost()

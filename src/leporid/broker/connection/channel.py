@@ -20,7 +20,7 @@ from leporid.broker.group.members import Member
 from leporid.broker.memory import consumer_bytes
 from leporid.broker.names import GENERATED_QUEUE_PREFIX, REPLY_PREFIX
 from leporid.broker.queue.queue import ConsumerState, QueueState
-from leporid.broker.stream.readers import Bookmark
+from leporid.broker.stream.readers import TrackedConsumer
 from leporid.engine.bounds.jobs import AWAITS
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ class ChannelState:
     """One open channel."""
 
     __slots__ = (
-        "_bookmarks",
         "_cancelled",
         "_ended",
         "_ending",
         "_leaving",
         "_new_name",
+        "_tracked",
         "engine",
         "last_queue",
         "members",
@@ -67,7 +67,7 @@ class ChannelState:
         self.members: dict[str, Member] = {}
         self._leaving: dict[Member, None] = {}
         # Of the named readers here, also of those that have ended and may still settle something.
-        self._bookmarks: dict[Bookmark, None] = {}
+        self._tracked: dict[TrackedConsumer, None] = {}
         self._ending = self._ended = False
         # Samples of its counters for the rates that management shows; a matter of that alone.
         self.recent: object = None
@@ -140,10 +140,10 @@ class ChannelState:
         """The engine's half of a consumer of a stream was made; it may be a named reader."""
         subscription.consumer = consumer
         if reader is not None:
-            self._close_bookmarks([each for each in self._bookmarks if each.settles_no_more])
-            bookmarks, user = self.session.vhost.bookmarks, self.session.user.name
-            subscription.bookmark = bookmarks.open(subscription.queue, reader, consumer, user)
-            self._bookmarks[subscription.bookmark] = None
+            self._close_tracked([each for each in self._tracked if each.settles_no_more])
+            tracking, user = self.session.vhost.offset_tracking, self.session.user.name
+            subscription.tracked = tracking.open(subscription.queue, reader, consumer, user)
+            self._tracked[subscription.tracked] = None
 
     def unsubscribe(self, subscription: ConsumerState) -> None:
         """End a consumer; the queue goes with its last one if it is auto-delete."""
@@ -263,7 +263,7 @@ class ChannelState:
             self._release(member)
             yield from member.group.crash(member)
             yield None
-        self._close_bookmarks(tuple(self._bookmarks))
+        self._close_tracked(tuple(self._tracked))
         yield from self.engine.end()
         self.stop_replies()
         while self.subscriptions:
@@ -284,15 +284,15 @@ class ChannelState:
             consumer, subscription.consumer = subscription.consumer, None
             self.engine.cancel(consumer)
             self.session.broker.events.consumer_deleted(subscription, self)
-        if subscription.bookmark is not None:
-            bookmark, subscription.bookmark = subscription.bookmark, None
-            bookmark.ended = True
-            if bookmark.settles_no_more:
-                self._close_bookmarks([bookmark])
+        if subscription.tracked is not None:
+            tracked, subscription.tracked = subscription.tracked, None
+            tracked.ended = True
+            if tracked.settles_no_more:
+                self._close_tracked([tracked])
             else:
-                self.session.vhost.bookmarks.save(bookmark)
+                self.session.vhost.offset_tracking.save(tracked)
 
-    def _close_bookmarks(self, bookmarks: Iterable[Bookmark]) -> None:
-        for bookmark in bookmarks:
-            del self._bookmarks[bookmark]
-            self.session.vhost.bookmarks.close(bookmark)
+    def _close_tracked(self, consumers: Iterable[TrackedConsumer]) -> None:
+        for tracked in consumers:
+            del self._tracked[tracked]
+            self.session.vhost.offset_tracking.close(tracked)

@@ -192,7 +192,7 @@ class Groups:
             assert partition.stream is not None
             offset = stream_arguments.start_offset(partition.stream, where, now_ms)
             if offset:
-                self.vhost.bookmarks.set(partition, group.name, offset - 1)
+                self.vhost.offset_tracking.set(partition, group.name, offset - 1)
         group.used_ms = now_ms
         self._groups[group.stream, group.name] = group
         self._recorder.put(StoredGroup.of(self.vhost.name, group))
@@ -268,7 +268,7 @@ class Groups:
         yield from group.end()
         for partition in partitions:
             if not partition.deleted:
-                self.vhost.bookmarks.drop(partition, group.name)
+                self.vhost.offset_tracking.drop(partition, group.name)
             yield None
         if group.retries is not None:
             retries, group.retries = group.retries, None

@@ -20,7 +20,7 @@ from leporid.broker.filter.filter_arguments import class_of
 from leporid.broker.group.assignment import Coordinator, Moves
 from leporid.broker.queue.queue import ConsumerState, QueueState
 from leporid.broker.settings.values import Arguments
-from leporid.broker.stream.readers import Bookmark
+from leporid.broker.stream.readers import TrackedConsumer
 from leporid.engine.bounds.jobs import AWAITS
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Reading:
     queue: QueueState
     member: Member
     consumer: StreamConsumer
-    bookmark: Bookmark
+    tracked: TrackedConsumer
     subscription: ConsumerState | None = None
     """None once it was stopped."""
     until_ms: int = 0
@@ -319,8 +319,8 @@ class Group:
         if self.retries is not None:
             consumer.retries = self.retries.engine
         user = member.channel.session.user.name
-        bookmark = vhost.bookmarks.open(partition, self.name, consumer, user)
-        reading = Reading(partition, member, consumer, bookmark)
+        tracked = vhost.offset_tracking.open(partition, self.name, consumer, user)
+        reading = Reading(partition, member, consumer, tracked)
         reading.subscription = ConsumerState(
             member.tag, partition, reading, False, consumer, filter_class=class_of(self.agreed)
         )
@@ -333,13 +333,13 @@ class Group:
             return
         subscription, reading.subscription = reading.subscription, None
         reading.member.channel.engine.cancel(reading.consumer)
-        reading.bookmark.ended = True
+        reading.tracked.ended = True
         self.groups.vhost.unsubscribed(subscription)
 
     def _finish(self, reading: Reading) -> None:
         """What is settled is committed; what is not is no concern of the member any more."""
         reading.consumer.keep_returned()
-        self.groups.vhost.bookmarks.close(reading.bookmark)
+        self.groups.vhost.offset_tracking.close(reading.tracked)
         reading.member.channel.engine.drop_unsettled(reading.consumer)
         member = reading.member
         del member.readings[reading.queue]

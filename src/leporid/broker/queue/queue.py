@@ -22,7 +22,7 @@ from leporid.broker.settings.values import Arguments
 
 if TYPE_CHECKING:
     from leporid.broker.settings.effects import Effect
-    from leporid.broker.stream.readers import Bookmark, Progress, Skips
+    from leporid.broker.stream.readers import Progress, Skips, TrackedConsumer
     from leporid.engine.connection.consumer import Consumer
     from leporid.engine.queue.queue import Queue
     from leporid.engine.stream.stream import Stream
@@ -53,7 +53,7 @@ class ConsumerState:
     # The engine's half; None only while it is being made.
     consumer: Consumer | None = None
     # Set if it is a named reader of a stream.
-    bookmark: Bookmark | None = None
+    tracked: TrackedConsumer | None = None
     # The filter class that it has; None: none.
     filter_class: str | None = None
     arguments: Arguments = field(default_factory=dict)

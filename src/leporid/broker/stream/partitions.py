@@ -266,7 +266,7 @@ def standings(vhost: VirtualHost, *, saved: bool = True) -> Iterator[Standing | 
             continue
         queue, name, number = place
         if saved:
-            vhost.bookmarks.save_of(queue)
+            vhost.offset_tracking.save_of(queue)
         for reader, offset in tuple(queue.reader_offsets.items()):
             yield Standing(queue, place[0].stream, reader, offset, name, number)
 

@@ -117,8 +117,8 @@ class Standing:
 
 
 @dataclass(eq=False, slots=True)
-class Bookmark:
-    """Where one consumer is."""
+class TrackedConsumer:
+    """A consumer that reads in the name of a reader, whose offset is stored."""
 
     queue: QueueState
     reader: str
@@ -143,8 +143,8 @@ class Bookmark:
         return self.queue.deleted or not self.consumer.has_unsettled
 
 
-class Bookmarks:
-    """The consumers of one virtual host that are named readers.
+class OffsetTracking:
+    """Follows the consumers of one virtual host that are named readers, and stores their offsets.
 
     Args:
         recorder: told of every offset that is to last.
@@ -154,33 +154,33 @@ class Bookmarks:
     def __init__(self, recorder: Recorder, engine: Engine) -> None:
         self._recorder = recorder
         self._engine = engine
-        self._open: dict[Bookmark, None] = {}
-        self._by_queue: dict[QueueState, dict[Bookmark, None]] = {}
+        self._open: dict[TrackedConsumer, None] = {}
+        self._by_queue: dict[QueueState, dict[TrackedConsumer, None]] = {}
         # How many of them read in a name.
         self._by_reader: Counter[tuple[QueueState, str]] = Counter()
         # Where retention moved consumers from and to, until that is counted.
-        self._skipped: dict[Bookmark, Range] = {}
+        self._skipped: dict[TrackedConsumer, Range] = {}
         # Offsets that are told of when that generation is on disk.
         self._waiting: dict[tuple[QueueState, str], int] = {}
 
     def __repr__(self) -> str:
-        return f"<Bookmarks open={len(self._open)}>"
+        return f"<OffsetTracking open={len(self._open)}>"
 
     def open(
         self, queue: QueueState, reader: str, consumer: StreamConsumer, user: str = ""
-    ) -> Bookmark:
+    ) -> TrackedConsumer:
         """Follow a consumer, of a user, that has just begun."""
-        bookmark = Bookmark(queue, reader, consumer)
+        tracked = TrackedConsumer(queue, reader, consumer)
         self._used(queue, reader, user)
-        self._open[bookmark] = None
-        self._by_queue.setdefault(queue, {})[bookmark] = None
+        self._open[tracked] = None
+        self._by_queue.setdefault(queue, {})[tracked] = None
         self._by_reader[queue, reader] += 1
-        self._resume(bookmark)
-        return bookmark
+        self._resume(tracked)
+        return tracked
 
-    def _resume(self, bookmark: Bookmark) -> None:
+    def _resume(self, tracked: TrackedConsumer) -> None:
         """Tell a consumer what its reader missed while no consumer read in that name."""
-        queue, reader, consumer = bookmark.queue, bookmark.reader, bookmark.consumer
+        queue, reader, consumer = tracked.queue, tracked.reader, tracked.consumer
         stream, stored = queue.stream, queue.reader_offsets.get(reader)
         if stored is None or consumer.wanted != stored + 1 or stream is None:
             return
@@ -194,57 +194,57 @@ class Bookmarks:
             missed += added
             _log(f"{queue.title}: reader '{reader}'", consumer, start, end)
         for each in missed:
-            bookmark.untold.add(*each)
-        bookmark.unreported = consumer.unreported
+            tracked.untold.add(*each)
+        tracked.unreported = consumer.unreported
 
     def skip(self, queue: QueueState, skips: Sequence[tuple[StreamConsumer, int, int]]) -> Steps:
         """Tell of consumers that retention did not wait for: where each was, and now is.
 
         Who ends before its step is told of then.
         """
-        bookmarks = {each.consumer: each for each in self._by_queue.get(queue, ())}
+        known = {each.consumer: each for each in self._by_queue.get(queue, ())}
         for consumer, start, end in skips:
-            bookmark = bookmarks.get(consumer)
-            if bookmark is not None:
-                self._count_skip(bookmark)  # an earlier one
-                self._skipped[bookmark] = start, end
+            tracked = known.get(consumer)
+            if tracked is not None:
+                self._count_skip(tracked)  # an earlier one
+                self._skipped[tracked] = start, end
         for consumer, start, end in skips:
-            bookmark = bookmarks.get(consumer)
-            if bookmark is None:
+            tracked = known.get(consumer)
+            if tracked is None:
                 _log(f"{queue.title}: consumer '{consumer.tag}'", consumer, start, end)
             else:
-                self._count_skip(bookmark)
-                _log(f"{queue.title}: reader '{bookmark.reader}'", consumer, start, end)
+                self._count_skip(tracked)
+                _log(f"{queue.title}: reader '{tracked.reader}'", consumer, start, end)
             yield None
 
-    def _count_skip(self, bookmark: Bookmark) -> None:
+    def _count_skip(self, tracked: TrackedConsumer) -> None:
         """Count what a consumer passed over, unless that was done."""
-        found = self._skipped.pop(bookmark, None)
+        found = self._skipped.pop(tracked, None)
         if found is None:
             return
         start, end = found
-        left = bookmark.consumer.unreported
-        if left < bookmark.unreported + end - start:
-            bookmark.untold.take()  # a delivery has told of what was before
-        missed = _count(bookmark.queue, bookmark.reader, start, end)
+        left = tracked.consumer.unreported
+        if left < tracked.unreported + end - start:
+            tracked.untold.take()  # a delivery has told of what was before
+        missed = _count(tracked.queue, tracked.reader, start, end)
         if left >= end - start:
             for each in missed:
-                bookmark.untold.add(*each)
-        bookmark.unreported = left
+                tracked.untold.add(*each)
+        tracked.unreported = left
 
-    def save(self, bookmark: Bookmark) -> None:
+    def save(self, tracked: TrackedConsumer) -> None:
         """Store where a consumer is, if it went on."""
-        settled = bookmark.consumer.settled_offset
-        if settled > bookmark.settled and not bookmark.queue.deleted:
-            bookmark.settled = settled
-            after = bookmark.consumer.kept_generation
-            self._move(bookmark.queue, bookmark.reader, settled - 1, after)
+        settled = tracked.consumer.settled_offset
+        if settled > tracked.settled and not tracked.queue.deleted:
+            tracked.settled = settled
+            after = tracked.consumer.kept_generation
+            self._move(tracked.queue, tracked.reader, settled - 1, after)
 
     def saving(self) -> Steps:
         """Store where all of them are, one in each step."""
-        for bookmark in tuple(self._open):
-            if bookmark in self._open:
-                self.save(bookmark)
+        for tracked in tuple(self._open):
+            if tracked in self._open:
+                self.save(tracked)
                 yield None
         for of in tuple(self._waiting):
             generation = self._waiting.pop(of, None)
@@ -255,22 +255,22 @@ class Bookmarks:
 
     def save_of(self, queue: QueueState) -> None:
         """Store where the readers of one stream are; what waits for the disk, `saving` tells."""
-        for bookmark in self._by_queue.get(queue, ()):
-            self.save(bookmark)
+        for tracked in self._by_queue.get(queue, ()):
+            self.save(tracked)
 
-    def close(self, bookmark: Bookmark) -> None:
+    def close(self, tracked: TrackedConsumer) -> None:
         """Store it and follow it no more: what it has not settled, it will not settle now."""
-        if bookmark in self._open:
-            self.save(bookmark)
-            self._count_skip(bookmark)
-            known = bookmark.queue.reader_skips.get(bookmark.reader)
-            if known is not None and bookmark.consumer.unreported:
-                for each in bookmark.untold.take():
+        if tracked in self._open:
+            self.save(tracked)
+            self._count_skip(tracked)
+            known = tracked.queue.reader_skips.get(tracked.reader)
+            if known is not None and tracked.consumer.unreported:
+                for each in tracked.untold.take():
                     known.untold.add(*each)
-            del self._open[bookmark]
-            queue, reader = bookmark.queue, bookmark.reader
+            del self._open[tracked]
+            queue, reader = tracked.queue, tracked.reader
             others = self._by_queue[queue]
-            del others[bookmark]
+            del others[tracked]
             self._by_reader[queue, reader] -= 1
             if not self._by_reader[queue, reader]:
                 del self._by_reader[queue, reader]

@@ -254,3 +254,55 @@ async def test_those_that_were_put_off_and_the_others_begin_rounds_by_turns():
         for ours, _ in pairs:
             readiness.forget(ours)
     readiness.stop()
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="the loop itself is asked")
+@pytest.mark.parametrize("crowd_is", ["told of again", "ready"])
+async def test_what_is_put_off_is_told_of_although_others_use_up_each_round(crowd_is: str):
+    clock = Slices()
+    readiness = Readiness(cast("Clock", clock))
+    loop = asyncio.get_running_loop()
+    party = cast("Party", "other")
+    read: list[str] = []
+    scheduled = False
+
+    def wake() -> None:
+        nonlocal scheduled
+        if not scheduled:
+            scheduled = True
+            loop.call_soon(turn)
+
+    def turn() -> None:
+        nonlocal scheduled
+        scheduled = clock.stage_is_over = False
+
+    def on_crowd(ours: socket.socket) -> None:
+        """Read some of what does not end, which takes all of the round."""
+        read.append("crowd")
+        clock.stage_is_over = True
+        clock.parties.add(party)
+        if crowd_is == "told of again":
+            readiness.again(ours)
+        wake()
+
+    def on_other(ours: socket.socket) -> None:
+        if clock.has_slice(party):
+            ours.recv(1)
+            read.append("other")
+        else:
+            readiness.put_off(ours, party)
+            wake()
+
+    with ExitStack() as stack:
+        pairs = [socket.socketpair() for _ in range(2)]
+        for (ours, theirs), told in zip(pairs, (on_other, on_crowd), strict=True):
+            stack.enter_context(ours)
+            stack.enter_context(theirs)
+            readiness.watch(ours, partial(told, ours))
+            theirs.send(b"x")
+        while read.count("crowd") < 9:
+            await round_of_the_loop()
+        for ours, _ in pairs:
+            readiness.forget(ours)
+    readiness.stop()
+    assert "other" in read[:4]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
@@ -48,12 +48,12 @@ class Readiness:
         self._lines: OrderedDict[Party | None, OrderedDict[int, None]] = OrderedDict()
         self._put_off: dict[int, Party | None] = {}
         self._tells_held = False
-        # Whether the last round began with those that were put off.
-        self._put_off_first = True
+        # What a round tells of, in this order.
+        self._kinds = deque((self._tell_held, self._tell_ready, self._tell_put_off))
         self._loop = asyncio.get_running_loop()
         self._epoll = select.epoll() if AVAILABLE else None
         if self._epoll is not None:
-            self._loop.add_reader(self._epoll.fileno(), self._on_ready)
+            self._loop.add_reader(self._epoll.fileno(), self._tell)
 
     def __repr__(self) -> str:
         return f"<Readiness sockets={len(self._told)}>"
@@ -117,18 +117,29 @@ class Readiness:
     def _tell_held_later(self) -> None:
         if (self._held or self._lines) and not self._tells_held:
             self._tells_held = True
-            self._loop.call_soon(self._tell_held)
+            self._loop.call_soon(self._tell_later)
+
+    def _tell_later(self) -> None:
+        self._tells_held = False
+        self._tell()
+        self._tell_held_later()
+
+    def _tell(self) -> None:
+        """Tell of all kinds as long as the clock allows; of the rest in the next round.
+
+        Each kind can use up a round, and the others wait for two more at most: the one that rounds
+        began with is last when time was up. It must not matter whether this is called before or
+        after the turn that begins a round; before it there is no time, and nobody's turn is over.
+        """
+        had_time = not self._clock.stage_is_over
+        for tell in tuple(self._kinds):
+            if self._clock.stage_is_over:
+                break
+            tell()
+        if had_time and self._clock.stage_is_over:
+            self._kinds.rotate(-1)
 
     def _tell_held(self) -> None:
-        """Tell of them as long as the clock allows; of the rest in the next round.
-
-        Rounds begin with them and with those that can be read by turns: whichever has many of one
-        party can use up a round, and the others wait for the next one at most.
-        """
-        self._tells_held = False
-        self._put_off_first = not self._put_off_first
-        if not self._put_off_first and self._epoll is not None and not self._epoll.closed:
-            self._on_ready()
         for number in tuple(self._held):
             if self._clock.stage_is_over:
                 break
@@ -136,8 +147,6 @@ class Readiness:
             told = self._told.get(number)
             if told is not None:
                 told()
-        self._tell_put_off()
-        self._tell_held_later()
 
     def forget(self, sock: socket.socket) -> None:
         """Watch it no more; before it is closed."""
@@ -160,8 +169,10 @@ class Readiness:
             self._put_off.clear()
             self._lines.clear()
 
-    def _on_ready(self) -> None:
-        assert self._epoll is not None
+    def _tell_ready(self) -> None:
+        """Tell of those of which the system says that they can be read."""
+        if self._epoll is None or self._epoll.closed:
+            return
         first = None
         for _ in range(ASKED_MAX):
             # With fewer, all that can be read were told of; each is told once in a round.

@@ -80,13 +80,19 @@ def test_every_command_writes_json_or_names_alone():
 
 def options_of(parser: Parser, name: str) -> Iterator[tuple[str, set[str]]]:
     """Give the options of each command below a parser."""
+    for command, made in parsers_of(parser, name):
+        yield command, {option for action in made._actions for option in action.option_strings}
+
+
+def parsers_of(parser: Parser, name: str) -> Iterator[tuple[str, Parser]]:
+    """Give the parser of each command below a parser."""
     actions = parser.filled()._actions
     below = [each for each in actions if isinstance(each, argparse._SubParsersAction)]
     for each in below:
         for verb, made in each.choices.items():
-            yield from options_of(made, f"{name} {verb}".strip())
+            yield from parsers_of(made, f"{name} {verb}".strip())
     if not below:
-        yield name, {option for action in actions for option in action.option_strings}
+        yield name, parser
 
 
 def test_what_is_completed_is_a_noun_with_a_list():
@@ -141,3 +147,27 @@ def test_a_parser_is_filled_once_and_late():
 
 def test_options_are_not_abbreviated(cli):
     cli("queues", "list", "--colum", "name", code=2)
+
+
+def test_no_command_drops_the_first_of_two_values_of_an_option(capsys):
+    tried = 0
+    for name, parser in parsers_of(build_parser(), ""):
+        for action in parser._actions:
+            names = action.option_strings
+            if not names or action.nargs == 0 or isinstance(action, argparse._AppendAction):
+                continue
+            action.type, action.choices = None, None  # any value will do
+            with pytest.raises(SystemExit):
+                parser.parse_args([names[0], "1", names[-1], "2"])
+            line = capsys.readouterr().err.splitlines()[-1]
+            said = f"error: argument {'/'.join(names)}: given twice; it takes one value"
+            assert line.endswith(said), (name, line)
+            tried += 1
+    assert tried > 300
+
+
+def test_an_option_may_be_given_again_to_the_next_command():
+    parser = Parser()
+    parser.add_argument("--x")
+    for value in ("1", "2"):
+        assert parser.parse_args(["--x", value]).x == value

@@ -31,7 +31,7 @@ def test_every_setting_has_a_flag_but_tables_and_secrets():
     assert len(set(names)) == len(names)
     for keys in flags():
         options = vars(parser().parse_args(["serve", flag_of(keys), "text"]))
-        assert options[".".join(keys)] == "text"
+        assert options[".".join(keys)] in ("text", ["text"])
 
 
 def test_the_help_is_plain_text_and_says_what_a_setting_may_be(capsys, monkeypatch):
@@ -95,3 +95,19 @@ def test_a_mistake_is_told_as_in_a_file(capsys, tmp_path: Path):
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("leporid: frame_max = 1: must be")
     assert second.startswith('leporid: limits.handshake_seconds = "soon": must be a whole number')
+
+
+def test_a_flag_of_a_list_may_be_repeated_and_none_of_its_values_is_lost():
+    assert overrides("--bind", "127.0.0.1", "--bind", "::1") == {"bind": ["127.0.0.1", "::1"]}
+    assert overrides("--http-hosts", "a", "--http-hosts", '["b", "c"]') == {
+        "http": {"hosts": ["a", "b", "c"]}
+    }
+    assert overrides("--vhosts", "a") == {"vhosts": ["a"]}
+
+
+def test_any_other_flag_is_refused_the_second_time(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--amqp-port", "1", "--amqp-port=2"])
+    assert ended.value.code == 2
+    *_, error = capsys.readouterr().err.splitlines()
+    assert error == "leporid serve: error: argument --amqp-port: given twice; it takes one value"

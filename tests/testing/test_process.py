@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,12 @@ from leporid.testing.process import COMMAND_VARIABLE, default_command
 READY = "echo ready amqp=127.0.0.1:1234 http=127.0.0.1:4321 pid=$$"
 
 
-def play(tmp_path: Path, script: str, amqp_port: int = 0) -> BrokerProcess:
+def play(
+    tmp_path: Path, script: str, amqp_port: int = 0, options: Sequence[str] = ()
+) -> BrokerProcess:
     """Make a broker process that runs a shell script instead of a broker."""
-    return BrokerProcess(tmp_path / "data", amqp_port=amqp_port, command=["sh", "-c", script])
+    command = ["sh", "-c", script]
+    return BrokerProcess(tmp_path / "data", amqp_port=amqp_port, options=options, command=command)
 
 
 def test_addresses_come_from_the_ready_line(tmp_path):
@@ -38,6 +42,13 @@ def test_options_of_the_command_line(tmp_path):
         ports = "--amqp-port 99 --http-port 0 --metrics-port -1"
         asked = f"--data-dir {tmp_path}/data --bind 127.0.0.1 {ports}"
         assert broker.log_tail().strip() == asked
+
+
+def test_options_that_are_given_are_not_set_besides(tmp_path):
+    script = f'echo "$0 $@" >&2; {READY}; exec sleep 60'
+    with play(tmp_path, script, options=["--http-port=99", "--bind", "::1"]) as broker:
+        asked = f"--data-dir {tmp_path}/data --amqp-port 0 --metrics-port -1"
+        assert broker.log_tail().strip() == f"{asked} --http-port=99 --bind ::1"
 
 
 def test_a_configuration_is_written_beside_the_data_directory(tmp_path):

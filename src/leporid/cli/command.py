@@ -142,8 +142,26 @@ class Command:
         return found
 
 
+class _StoreOnce(argparse._StoreAction):
+    """Takes the value of an option, and refuses a second one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Keep the value; raises ArgumentError."""
+        if isinstance(parser, Parser) and option_string is not None:
+            parser.note_given(self)
+        super().__call__(parser, namespace, values, option_string)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that is filled with its arguments when it is used first.
+
+    An option with one value may be given once: of two values one would be lost without a word.
 
     Args:
         fill: adds the arguments; None: they are there.
@@ -153,8 +171,11 @@ class Parser(argparse.ArgumentParser):
         # Abbreviations would change their meaning with each option that is added.
         options.setdefault("allow_abbrev", False)
         super().__init__(*args, **options)
+        for action in (None, "store"):
+            self.register("action", action, _StoreOnce)
         self._fill = fill
         self._is_command = fill is not None
+        self._given: set[argparse.Action] = set()
 
     def filled(self) -> Parser:
         """Return itself, with its arguments."""
@@ -169,6 +190,7 @@ class Parser(argparse.ArgumentParser):
         A command tells itself what it does not know: the parser around it has another usage.
         """
         self.filled()
+        self._given.clear()
         found, unknown = super().parse_known_args(*args, **options)
         if unknown and self._is_command:
             known = [name for action in self._actions for name in action.option_strings]
@@ -176,6 +198,12 @@ class Parser(argparse.ArgumentParser):
             meant = f'; did you mean "{near[0]}"?' if near else f"; `{self.prog} --help` says more"
             self.error(f"unknown: {' '.join(unknown)}{meant}")
         return found, unknown
+
+    def note_given(self, action: argparse.Action) -> None:
+        """An option with one value is given; raises ArgumentError if it was before."""
+        if action in self._given:
+            raise argparse.ArgumentError(action, "given twice; it takes one value")
+        self._given.add(action)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a verb that is none by the verbs that there are, and the nearest of them."""

@@ -20,7 +20,7 @@ from leporid.server.config import Config, ConfigError, build, values_of
 from leporid.server.config_checks import doubts
 from leporid.server.garbage import without_collections
 from leporid.server.logs import set_up
-from leporid.server.settings import About, Choice, Named, Section, about, fields_of, file
+from leporid.server.settings import About, Check, Choice, Named, Section, about, fields_of, file
 from leporid.server.sources import Values, value_of
 
 logger = logging.getLogger(__name__)
@@ -72,9 +72,11 @@ def fill(parser: Parser) -> None:
                 sections[title] = parser.add_argument_group(f"settings of [{title}]")
             group = sections[title]
         one, default = _setting(keys)
+        is_list = isinstance(default, tuple)
         group.add_argument(
             flag_of(keys), dest=".".join(keys), metavar=_value(one), default=argparse.SUPPRESS,
-            help=_shown(one, default),
+            action="append" if is_list else "store",
+            help=_shown(one, default) + ("; may be repeated" if is_list else ""),
         )  # fmt: skip
 
 
@@ -120,9 +122,17 @@ def overrides_of(options: argparse.Namespace) -> dict[str, Any]:
         if one.check is file:
             # Relative to where the command is given, and not to where the broker looks.
             table[keys[-1]] = str(Path(text).expanduser().absolute())
+        elif isinstance(text, list):
+            table[keys[-1]] = _list_of(one.check, keys, text)
         else:
             table[keys[-1]] = value_of(one.check, list(keys), text)
     return found
+
+
+def _list_of(check: Check[Any], keys: tuple[str, ...], texts: list[str]) -> list[Any]:
+    """Return what a flag of a list says: each text is one of its elements, or some as TOML."""
+    found = [value_of(check, list(keys), text) for text in texts]
+    return [each for one in found for each in (one if isinstance(one, list) else [one])]
 
 
 def run(options: argparse.Namespace) -> int:

@@ -254,15 +254,19 @@ class BrokerProcess:
 
     def _arguments(self, amqp_port: int) -> list[str]:
         """Return the command line, and write the configuration that it names."""
-        arguments = [
-            *self._command,
-            *("--data-dir", str(self.data_dir)),
-            *("--bind", "127.0.0.1"),
-            *("--amqp-port", str(amqp_port)),
-            *("--http-port", "0"),
-            *("--metrics-port", "-1"),
-            *self._options,
-        ]
+        ours = {
+            "--data-dir": str(self.data_dir),
+            "--bind": "127.0.0.1",
+            "--amqp-port": str(amqp_port),
+            "--http-port": "0",
+            "--metrics-port": "-1",
+        }
+        given = {option.partition("=")[0] for option in self._options}
+        arguments = list(self._command)
+        for option, value in ours.items():
+            if option not in given:
+                arguments += [option, value]
+        arguments += self._options
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         if self._config:
             file = self.data_dir.with_name(self.data_dir.name + ".toml")

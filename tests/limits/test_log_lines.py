@@ -112,7 +112,32 @@ def test_one_line_tells_of_any_number_of_peers(log):
     log.lines.report()
     (line,) = log.take()
     assert len(line) < 500
-    assert line.endswith("and others")
+    assert "and others; they came from " in line
+
+
+def test_the_lines_that_are_left_out_are_told_by_their_place_and_beginning(log):
+    for number in range(PLACE.at_once + 7):
+        logger.warning("here, line %d\n%s", number, "x" * 100)
+    log.write(CONNECTION.at_once + 3, "a", "guest")
+    log.take()
+    log.lines.report()
+    (line,) = log.take()
+    here, peers = line.partition("they came from ")[2].split("), tests.peers, line ")
+    assert here.startswith("tests.peers, line ")
+    assert here.endswith(f" (7, the first 'here, line 1000\\n{'x' * 44}...'")
+    assert peers.endswith(" (3, the first 'a: line 20')")
+
+
+def test_one_line_tells_of_the_places_with_most_lines(log):
+    for count in range(10):
+        for _ in range(PLACE.at_once + 1 + count):
+            record = logger.makeRecord("x", logging.INFO, "f", count, f"{count}, %d", (), None)
+            logger.handle(record)
+    log.take()
+    log.lines.report()
+    (line,) = log.take()
+    told = [f"x, line {at} ({at + 1}, the first '{at}, %d')" for at in (9, 8, 7)]
+    assert line.endswith(f"they came from {', '.join(told)}, and others")
 
 
 def test_lines_without_a_budget_are_all_written(log):

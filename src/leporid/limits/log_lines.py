@@ -1,8 +1,9 @@
 """How many lines of the log peers can cause: a budget for each of them, and one for all.
 
-Responsible for which lines are left out, and for saying how many were. Must not know what the lines
-say, nor where they are written. A line that somebody caused says so by `caused_by`; any other has
-the budget of the place in the code that it comes from, so that no line can come without end.
+Responsible for which lines are left out, and for saying how many were, whose and from which places
+in the code. Must not know what the lines say, nor where they are written. A line that somebody
+caused says so by `caused_by`; any other has the budget of the place in the code that it comes from,
+so that no line can come without end.
 
 Invariants: what is remembered of peers is bounded; a line that is written is whole; each line that
 is left out is counted once, and told of.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple
 
 from leporid.limits.refusals import Refusals
@@ -27,6 +28,12 @@ KEYS_MAX: Final = 1000
 
 TOLD_MAX: Final = 5
 """Of these, how many a line names that says what was left out."""
+
+PLACES_TOLD_MAX: Final = 3
+"""Places in the code that it names."""
+
+SHOWN_CHARACTERS_MAX: Final = 60
+"""How much it shows of the first line of each place."""
 
 
 class Budget(NamedTuple):
@@ -88,6 +95,21 @@ class _Bucket:
         self._left -= 1
 
 
+class _LeftOut:
+    """Lines of one place in the code that were left out."""
+
+    __slots__ = ("beginning", "count")
+
+    def __init__(self, record: logging.LogRecord) -> None:
+        self.count = 0
+        # Of the first alone: the text of a line costs more than leaving it out.
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError):
+            text = str(record.msg)
+        self.beginning = text[:SHOWN_CHARACTERS_MAX] + "..." * (len(text) > SHOWN_CHARACTERS_MAX)
+
+
 class LogLines(logging.Filter):
     """Leaves out lines that are over their budget; a filter for handlers of the log.
 
@@ -104,6 +126,7 @@ class LogLines(logging.Filter):
         self._monotonic = monotonic
         self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
         self._left_out: Counter[str] = Counter()
+        self._places: dict[str, _LeftOut] = {}
 
     def __repr__(self) -> str:
         return f"<LogLines keys={len(self._buckets)} left_out={self._left_out.total()}>"
@@ -114,8 +137,8 @@ class LogLines(logging.Filter):
             return True
         now_s = self._monotonic()
         caused = getattr(record, "caused_by", None)
+        place = f"{record.name}, line {record.lineno}"
         if caused is None:
-            place = f"{record.name}, line {record.lineno}"
             wanted: tuple[tuple[str, Hashable, Budget], ...] = ((place, place, PLACE),)
         else:
             connection, peer = caused
@@ -129,6 +152,9 @@ class LogLines(logging.Filter):
             for bucket in buckets:
                 bucket.take()
             return True
+        places = self._places
+        left_out = places.get(place) or places.setdefault(place, _LeftOut(record))
+        left_out.count += 1
         told = wanted[0][0]
         self._left_out[told if told in self._left_out or self._has_room else "others"] += 1
         if self.refusals is not None:
@@ -144,13 +170,18 @@ class LogLines(logging.Filter):
         if not self._left_out:
             return
         left_out, self._left_out = self._left_out, Counter()
-        most = left_out.most_common(TOLD_MAX)
-        listed = ", ".join(f"{count} of {key!a}" for key, count in most)
+        places, self._places = self._places, {}
         logger.warning(
-            "%d lines were left out of the log, as these cause too many: %s%s",
+            "%d lines were left out of the log, as these cause too many: %s; they came from %s",
             left_out.total(),
-            listed,
-            ", and others" if len(left_out) > len(most) else "",
+            _listed([f"{count} of {key!a}" for key, count in left_out.most_common()], TOLD_MAX),
+            _listed(
+                [
+                    f"{place} ({found.count}, the first {found.beginning!a})"
+                    for place, found in sorted(places.items(), key=lambda each: -each[1].count)
+                ],
+                PLACES_TOLD_MAX,
+            ),
         )
 
     def _bucket(self, key: Hashable, budget: Budget, now_s: float) -> _Bucket:
@@ -160,3 +191,7 @@ class LogLines(logging.Filter):
         if len(self._buckets) > KEYS_MAX:
             self._buckets.popitem(last=False)
         return found
+
+
+def _listed(texts: Sequence[str], shown_max: int) -> str:
+    return ", ".join(texts[:shown_max]) + (", and others" if len(texts) > shown_max else "")

@@ -335,7 +335,11 @@ class Listener:
             if connection.is_lost:
                 return
         if not session.opened and now - link.accepted_ms > self.handshake_ms:
-            self._end(link, "the handshake took too long")
+            self._end(
+                link,
+                "the handshake took too long: the virtual host was not open after "
+                f"{self.handshake_ms / 1000:g} s (limits.handshake_seconds)",
+            )
             return
         interval = session.heartbeat_s * 1000
         if connection.closing:

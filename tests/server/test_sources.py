@@ -188,6 +188,9 @@ def test_a_variable_is_a_setting(variable: str, text: str, tables: dict[str, Any
         ("LEPORID_HEARTBEAT__X", "no setting has this variable"),
         ("LEPORID_HEARTBEAT_FILE", "no setting has this variable"),
         ("LEPORID_", "no setting has this variable"),
+        ("LEPORID_ARGS", "`leporid serve --help` lists the settings: --amqp-port is LEPORID_AMQP"),
+        ("LEPORID_SERVE_OPTS", "`leporid serve --help` lists the settings"),
+        ("LEPORID_CONFIG_PATH", 'did you mean "LEPORID_CONFIG"?'),
     ],
 )
 def test_a_variable_that_is_no_setting_is_refused(variable: str, message: str):

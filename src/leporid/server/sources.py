@@ -10,6 +10,7 @@ in the order of their names, the environment, the command line.
 
 from __future__ import annotations
 
+import difflib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -26,7 +27,6 @@ from leporid.server.settings import (
     about,
     fields_of,
     join,
-    nearest,
 )
 
 PREFIX: Final = "LEPORID_"
@@ -73,6 +73,9 @@ _OF_SERVICES: Final = re.compile(
     r"LEPORID_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)"
     r"(?:_(?:PROTO|PORT|ADDR))?)?)"
 )
+
+# How variables end that hold the options of a command elsewhere.
+_OF_OPTIONS: Final = frozenset({"ARGS", "FLAGS", "OPTIONS", "OPTS"})
 
 # A statement of TOML that takes several lines ends in a line with one of these.
 _ENDS: Final = ("]", "}", '"""', "'''")
@@ -391,7 +394,18 @@ def _find(into: type[Any], variable: str) -> tuple[list[str], Check[Any], bool]:
         prefix += part + "__"
     else:
         return keys, check, False
-    raise ConfigError(f"{variable}: no setting has this variable{nearest(variable, known)}")
+    raise ConfigError(f"{variable}: no setting has this variable{_instead(variable, known)}")
+
+
+def _instead(variable: str, known: list[str]) -> str:
+    """Say which variable was meant, or how variables are called."""
+    # Without what all have in common: with it, any two short names are near.
+    names = [each.removeprefix(PREFIX) for each in (*known, CONFIG_VARIABLE)]
+    given = variable.removeprefix(PREFIX)
+    near = difflib.get_close_matches(given, names, n=1)
+    if near and given.rpartition("_")[2] not in _OF_OPTIONS:
+        return f'; did you mean "{PREFIX}{near[0]}"?'
+    return f"; `leporid serve --help` lists the settings: --amqp-port is {PREFIX}AMQP_PORT"
 
 
 def value_of(check: Check[Any], keys: list[str], text: str) -> Any:

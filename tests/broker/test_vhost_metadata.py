@@ -12,6 +12,14 @@ from leporid.broker.vhost_metadata import VhostMetadata
 from leporid.durable import Change, Drop, Put
 
 
+def test_what_the_default_virtual_host_is_said_to_be_may_be_taken_away():
+    changes: list[Change] = []
+    found = VhostMetadata("/", Recorder("/", changes.append), lambda: None, lambda: None)
+    assert found.description == "Default virtual host"
+    found.describe("", (), "")
+    assert changes == [Put(StoredVhostMetadata("/", "", "", ""))]
+
+
 def test_each_change_is_recorded_once_and_told():
     changes: list[Change] = []
     told: list[str] = []

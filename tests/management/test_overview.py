@@ -10,6 +10,7 @@ from tests.management.queues import fill, queue_of
 from leporid.broker.access.access import User
 from leporid.broker.access.passwords import salted_sha256
 from leporid.broker.access.permissions import EVERYTHING
+from leporid.broker.exchange.types import exchange_types
 from leporid.management.nodes import Listening, NodeFacts
 
 PUBLISH = "/api/exchanges/%2F/amq.default/publish"
@@ -50,7 +51,13 @@ async def test_overview(world: World, client: httpx.AsyncClient):
     ]
     assert [each["port"] for each in found["contexts"]] == ["15672"]
     assert found["node"] == "leporid@localhost"
-    assert {"name": "topic", "description": "", "enabled": True} in found["exchange_types"]
+    assert found["exchange_types"][3] == {
+        "name": "topic",
+        "description": "AMQP topic exchange, as per the AMQP specification",
+        "enabled": True,
+    }
+    assert [each["name"] for each in found["exchange_types"]] == sorted(exchange_types())
+    assert all(each["description"] for each in found["exchange_types"])
     asked = await client.get("/api/overview?columns=object_totals.queues,node")
     assert asked.json() == {"object_totals": {"queues": 1}, "node": "leporid@localhost"}
 

@@ -25,6 +25,18 @@ async def asked(
     return answer.status_code, answer.json() if answer.content else None
 
 
+async def test_the_default_virtual_host_is_described_until_somebody_does(
+    world: World, client: httpx.AsyncClient
+):
+    path = f"{ROOT}/%2F"
+    shown = (await asked(client, "GET", path))[1]
+    assert shown["description"] == "Default virtual host"
+    assert shown["metadata"] == {"description": "Default virtual host", "tags": []}
+    assert await asked(client, "PUT", path, {"description": ""}) == (204, None)
+    shown = (await asked(client, "GET", path))[1]
+    assert shown["metadata"] == {"description": "", "tags": []}
+
+
 async def test_a_virtual_hosts_life(world: World, client: httpx.AsyncClient):
     path = f"{ROOT}/a%2Fb"
     assert await asked(client, "GET", path) == NOT_FOUND

@@ -421,7 +421,7 @@ class StoredPause(Stored):
 
 @dataclass(frozen=True, slots=True)
 class StoredVhostMetadata(Stored):
-    """What a virtual host is for; one without has none of it."""
+    """What a virtual host is for; one without has what it had when it was made."""
 
     TABLE = Table("vhost_metadata", ("vhost",), since=5)
     TITLE = "description of a virtual host"

@@ -7,6 +7,7 @@ host, nor what a limit counts. Invariant: what is in force is what the recorded 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from leporid.broker.stored import (
     Recorder,
@@ -14,6 +15,9 @@ from leporid.broker.stored import (
     StoredVhostMetadata,
     StoredVhostProtection,
 )
+
+# As RabbitMQ describes it.
+FIRST_DESCRIPTIONS: Final = {"/": "Default virtual host"}
 
 
 class VhostMetadata:
@@ -40,7 +44,7 @@ class VhostMetadata:
         limited: Callable[[], None],
     ) -> None:
         self.name = name
-        self.description = ""
+        self.description = FIRST_DESCRIPTIONS.get(name, "")
         self.tags: tuple[str, ...] = ()
         self.default_queue_type = ""
         self.protected = False

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from leporid.broker.access.sasl import MECHANISMS
-from leporid.broker.exchange.types import EXCHANGE_TYPES
+from leporid.broker.exchange.types import descriptions
 from leporid.management.authorization import monitor, not_found
 from leporid.management.paging import Lists, Table, columns_in
 from leporid.management.paths import name_of
@@ -73,7 +73,10 @@ class NodeFacts:
 
 def exchange_types() -> list[dict[str, Any]]:
     """Return the types of exchanges that there are."""
-    return [{"name": name, "description": "", "enabled": True} for name in sorted(EXCHANGE_TYPES)]
+    return [
+        {"name": name, "description": description, "enabled": True}
+        for name, description in sorted(descriptions().items())
+    ]
 
 
 class NodeRoutes:

@@ -247,7 +247,7 @@ def test_what_rabbitmq_3_10_exports_comes_back_equal(world: World):
     run(world, **given)
     found = all_of(world)
     # 3.10 says nothing else of virtual hosts, nor from where a user may come.
-    assert [{"name": each["name"]} for each in found["vhosts"]] == ordered(given["vhosts"])
+    assert ordered([{"name": each["name"]} for each in found["vhosts"]]) == ordered(given["vhosts"])
     for user in found["users"]:
         user.pop("loopback_only", None)
     given["parameters"] = [each for each in given["parameters"] if each["name"] != "foo"]

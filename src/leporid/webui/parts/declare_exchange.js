@@ -57,6 +57,7 @@ export function DeclareExchange({ open, vhost, onClose, onDone }) {
   const [place, setPlace] = useState(vhost ?? "");
   const { data } = useData(open ? ["overview"] : null, { columns: "exchange_types" });
   const types = data ? data.exchange_types.map((each) => each.name) : TYPES;
+  const described = data?.exchange_types.find((each) => each.name === state.type)?.description;
   useEffect(() => {
     setState(NEW);
     setPlace(vhost ?? "");
@@ -86,7 +87,7 @@ export function DeclareExchange({ open, vhost, onClose, onDone }) {
           required=${true} autocomplete="off" spellcheck=${false} />
         <${VhostField} value=${place} onInput=${setPlace} />
         <${Field} label="Type" name="type" type="select" options=${types} value=${state.type}
-          onInput=${set("type")} hint=${HINTS[state.type]} />
+          onInput=${set("type")} hint=${HINTS[state.type] ?? described} />
       </div>
       <div class="form-row">
         <${Field} label="Durable: still there after a restart" name="durable" type="checkbox"

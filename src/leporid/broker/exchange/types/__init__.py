@@ -29,6 +29,7 @@ from leporid.broker.exchange.types.base import Binding, DestinationKind, Router
 from leporid.broker.exchange.types.consistent_hash import ConsistentHashRouter
 from leporid.broker.exchange.types.deduplication import DeduplicationRouter
 from leporid.broker.exchange.types.delayed import (
+    DELAYED_DESCRIPTION,
     DELAYED_MESSAGE,
     DELAYED_TYPE_ARGUMENT,
     routed_as,
@@ -54,6 +55,7 @@ __all__ = [
     "DestinationKind",
     "RoutedMessage",
     "Router",
+    "descriptions",
     "exchange_types",
     "is_exchange_type",
     "make_router",
@@ -83,6 +85,12 @@ def is_exchange_type(name: str) -> bool:
 def exchange_types() -> list[str]:
     """Return the types that an exchange may be declared with."""
     return [*EXCHANGE_TYPES, DELAYED_MESSAGE]
+
+
+def descriptions() -> dict[str, str]:
+    """Return what each type is that an exchange may be declared with."""
+    found = {name: router.description for name, router in EXCHANGE_TYPES.items()}
+    return {**found, DELAYED_MESSAGE: DELAYED_DESCRIPTION}
 
 
 def make_router(

@@ -111,6 +111,7 @@ class Router(ABC):
     """The bindings of one exchange, arranged for its type.
 
     Attributes:
+        description: What the type is, for who chooses one; the AMQP types' as RabbitMQ has it.
         per_message: Whether more than the routing keys matters: the message's properties, or
             chance. Then no route may be cached.
         takes_patterns: Whether binding keys are patterns and not plain keys.
@@ -124,6 +125,7 @@ class Router(ABC):
         cache_size: How many messages it remembers, to take none of them twice.
     """
 
+    description: ClassVar[str]
     per_message: bool = False
     history_length: int = 0
     cache_size: int = 0

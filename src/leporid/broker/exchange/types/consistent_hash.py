@@ -44,6 +44,8 @@ _Pick = Callable[[RoutedMessage], Value]
 class ConsistentHashRouter(Router):
     """Destinations by weight."""
 
+    description = "One binding, by the hash of the key; the binding key is its weight"
+
     def __init__(self, *, strict_keys: bool = False, pick: _Pick | None = None) -> None:
         super().__init__(strict_keys=strict_keys)
         self.per_message = pick is not None

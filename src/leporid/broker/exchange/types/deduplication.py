@@ -43,6 +43,7 @@ class DeduplicationRouter(FanoutRouter):
         lasting: Whether the memory of a durable exchange is on disk.
     """
 
+    description = "All bindings, for messages that did not come before"
     per_message = True
 
     def __init__(

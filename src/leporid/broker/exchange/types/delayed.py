@@ -15,6 +15,7 @@ from leporid.amqp.tables import Value
 
 DELAYED_MESSAGE: Final = "x-delayed-message"
 DELAYED_TYPE_ARGUMENT: Final = "x-delayed-type"
+DELAYED_DESCRIPTION: Final = "As the type of x-delayed-type, after the time in the header x-delay"
 
 
 def routed_as(exchange_type: str, arguments: Mapping[str, Value]) -> str:

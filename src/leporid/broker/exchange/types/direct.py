@@ -13,6 +13,7 @@ from leporid.engine.bounds.sharded_dict import ShardedDict
 class DirectRouter(Router):
     """Bindings by key."""
 
+    description = "AMQP direct exchange, as per the AMQP specification"
     keys_a_step = 256  # each takes 0.1 microseconds
 
     def __init__(self, *, strict_keys: bool = False) -> None:

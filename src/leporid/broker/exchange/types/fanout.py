@@ -12,6 +12,7 @@ from leporid.broker.exchange.types.message import RoutedMessage
 class FanoutRouter(Router):
     """All bindings, in the order they were made."""
 
+    description = "AMQP fanout exchange, as per the AMQP specification"
     ignores_keys = True
 
     def __init__(self, *, strict_keys: bool = False) -> None:

@@ -93,6 +93,7 @@ _NO_RULES: Final[Mapping[Binding, _Rule]] = {}
 class HeadersRouter(Router):
     """Bindings by the headers they wait for."""
 
+    description = "AMQP headers exchange, as per the AMQP specification"
     ignores_keys = True
     looks_up = True
 

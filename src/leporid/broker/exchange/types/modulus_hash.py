@@ -27,6 +27,8 @@ _Place: TypeAlias = tuple[str, bytes, int]
 class ModulusHashRouter(Router):
     """Bindings, sorted by their destinations."""
 
+    description = "One binding, by the hash of the key modulo their number"
+
     def __init__(self, *, strict_keys: bool = False, seed: int = 0) -> None:
         super().__init__(strict_keys=strict_keys)
         self._seed = seed

@@ -26,6 +26,7 @@ _WORD: Final = (1 << 64) - 1
 class RandomRouter(Router):
     """Bindings to choose from."""
 
+    description = "One binding, by chance"
     per_message = True
 
     def __init__(self, *, strict_keys: bool = False, seed: int = 0) -> None:
@@ -69,6 +70,8 @@ class RandomRouter(Router):
 
 class LocalRandomRouter(RandomRouter):
     """Bindings to choose from, none of which has a key."""
+
+    description = "One binding of the publisher's node, by chance; there is one node"
 
     def validate(self, key: str, arguments: Mapping[str, Value]) -> None:
         """Refuses a key, in RabbitMQ's words."""

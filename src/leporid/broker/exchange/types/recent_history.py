@@ -31,6 +31,7 @@ _INTEGERS: Final = frozenset({"byte", "short", "signedint", "long"})
 class RecentHistoryRouter(FanoutRouter):
     """All bindings, and a history."""
 
+    description = "All bindings; a new one gets the last messages, too"
     per_message = True
 
     def __init__(self, *, strict_keys: bool = False, length: int = LENGTH_DEFAULT) -> None:

@@ -21,6 +21,7 @@ MET_A_STEP: Final = 256
 class TopicRouter(Router):
     """Bindings by their patterns."""
 
+    description = "AMQP topic exchange, as per the AMQP specification"
     takes_patterns = True
 
     def __init__(self, *, strict_keys: bool = False) -> None:

@@ -300,6 +300,18 @@ def test_publishers_to_a_queue_with_a_backlog_are_read_less(engine, peer):
     assert usual > sizes[0] > sizes[1] > 0
 
 
+def test_little_is_read_at_a_time_while_an_alarm_is_on(engine, peer):
+    """What comes behind a publish is kept until the alarm is over."""
+    sizes = []
+    for alarm in (False, True, False):
+        engine.connections.publishers_blocked = alarm
+        view = peer.connection.read_view()
+        sizes.append(len(view))
+        view.release()
+        peer.connection.received(0)
+    assert sizes == [64 * 1024, 4 * 1024, 64 * 1024]
+
+
 @pytest.mark.parametrize("transactional", [False, True])
 def test_an_answer_waits_for_the_end_of_what_became_a_dead_letter(
     engine, disk, queue, peer, transactional

@@ -84,6 +84,27 @@ def test_a_confirm_waits_for_the_last_stream(engine, disk, peer, streams):
     assert all(stream.end == 1 for stream in streams)
 
 
+@pytest.mark.parametrize("step", [None, 1])
+def test_a_message_that_some_streams_have_goes_on_while_an_alarm_is_on(
+    engine, disk, peer, streams, step
+):
+    """Its publisher is blocked by the next one."""
+    data = to_fan(b"message", step=step)
+    peer.feed(data[:-9])
+    cut_often(engine, units=8)
+    peer.feed(data[-9:], publish(1, "q", b"next", raw=PERSISTENT))
+    assert 0 < appended(streams) < STREAMS
+    engine.connections.publishers_blocked = True
+    settle(engine, disk)
+    assert appended(streams) == STREAMS
+    assert peer.drain(peer.queues["q"]) == [b"message"]
+    assert peer.connection.blocked
+    engine.connections.publishers_blocked = False
+    peer.connection.unblock()
+    settle(engine, disk)
+    assert peer.drain(peer.queues["q"]) == [b"next"]
+
+
 def test_a_stream_that_is_deleted_meanwhile_gets_nothing_more(engine, disk, peer, streams):
     """Nor do others lose the message by it, the last one included."""
     peer.queues["q"].retire()

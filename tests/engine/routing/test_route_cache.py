@@ -288,6 +288,31 @@ def test_keys_that_are_no_text_are_refused(meeting, peer):
     assert len(peer.session.faults) == 1
 
 
+def test_the_memory_of_a_route_by_its_bindings_is_counted_once(meeting, engine, queue):
+    def kept(*keys: str) -> int:
+        meeting.cache.forget()
+        meeting.send(*keys)
+        return int(engine.cached_routes.bytes)
+
+    meeting.queues = {f"{letter}{number}": [queue] for letter in "ab" for number in range(50)}
+    meets, by_key = meeting.cache.met_by, {}
+    many = list(meeting.queues)
+    meeting.cache.met_by = None
+    for keys in (("a0",), ("a0", "b0"), many):
+        by_key[keys[0], len(keys)] = kept(*keys)
+    meeting.cache.met_by = meets
+    one = kept("a0") - by_key["a0", 1]
+    assert one > 0
+    assert kept("a0", "b0") - by_key["a0", 2] == 2 * one
+    assert kept(*many) - by_key["a0", 100] == 2 * one
+    # What was counted for an epoch that is over is not counted besides.
+    meeting.cache.forget_key("unknown")
+    meeting.send("a-new")
+    assert engine.cached_routes.bytes < by_key["a0", 100] + 2 * one
+    meeting.cache.forget()
+    assert engine.cached_routes.bytes == 0
+
+
 def test_routes_by_bindings_are_bounded(meeting, engine):
     bindings = [Binding() for _ in range(100)]
     pairs = [list(pair) for pair in itertools.permutations(bindings, 2)]

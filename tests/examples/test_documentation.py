@@ -352,15 +352,21 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT) if page.is_relative_to(ROOT) else page.name)
 
 
+def word_of(page: Path) -> str:
+    """A word that a page alone has: its name, or of an index below the root that of its folder."""
+    is_index = page.stem == "README" and page.parent != ROOT
+    return (page.parent.name if is_index else page.stem).lower()
+
+
 def vhost_of(page: Path) -> str:
     """The virtual host that a page has for itself."""
-    return "%2F" if page.name in SPARK else page.stem.lower()
+    return "%2F" if page.name in SPARK else word_of(page)
 
 
 def config_of(pages: tuple[Path, ...]) -> str:
     """A configuration with the virtual hosts of pages, guest as an administrator of all, and admin
     for what guest may not do."""
-    names = [page.stem.lower() for page in pages]
+    names = [word_of(page) for page in pages]
     lines = [f"vhosts = {json.dumps(names)}", "[users.guest]", 'password = "guest"']
     lines.append('tags = ["administrator"]')
     for name in ("/", *names):

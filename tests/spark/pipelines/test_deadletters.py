@@ -110,10 +110,8 @@ def test_the_pipeline_prints_what_it_prints_without_spark(spark, stream, capsys)
     assert "billing" in out
     assert DeadLetters(None, origin).step().rows == 4
     without = capsys.readouterr().out
-    # The age may be a second more.
-    assert re.sub(r":\d\d$", "", without, flags=re.MULTILINE) == re.sub(
-        r":\d\d$", "", out, flags=re.MULTILINE
-    )
+    # An age may be a second more, or a minute.
+    assert re.sub(r":\d\d\b", "", without) == re.sub(r":\d\d\b", "", out)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ class SuperStreamRouter(Router):
     """Bindings by the number of their partition."""
 
     description = "The partition of a super stream, by the hash of the routing key"
-    keys_a_step = 128  # each takes up to 0.5 microseconds
+    keys_a_step = 128  # each takes up to 0.8 microseconds
 
     def __init__(self, *, strict_keys: bool = False) -> None:
         super().__init__(strict_keys=strict_keys)

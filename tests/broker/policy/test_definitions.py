@@ -206,6 +206,15 @@ def test_of_argument_and_policy_the_one_that_counts_in_rabbitmq(
     assert counting(key, argument, by_policy, kind) == counts
 
 
+@pytest.mark.parametrize(
+    ("argument", "by_policy", "counts"), [(0, 500, 500), (500, 0, 500), (0, 0, 0), (600, 500, 500)]
+)
+def test_a_consumer_timeout_of_0_is_no_limit_and_so_not_the_smaller_one(
+    argument: int, by_policy: int, counts: int
+):
+    assert counting("consumer-timeout", argument, by_policy, CLASSIC) == counts
+
+
 def test_a_policy_with_a_strange_key_is_not_for_that_type_of_queue():
     cases = {
         "max-age": (False, False, True),

@@ -63,8 +63,8 @@ def counting(name: str, argument: Value, by_policy: Value, kind: QueueType) -> V
     if kind is STREAM or kind.name in KEYS[name].first:
         return by_policy
     if KEYS[name].least and isinstance(argument, int) and isinstance(by_policy, int):
-        # Only a delivery limit may be negative: none.
-        return by_policy if argument < 0 else min(argument, by_policy)
+        limits = [each for each in (argument, by_policy) if each >= KEYS[name].lowest]
+        return min(limits, default=argument)
     return argument
 
 

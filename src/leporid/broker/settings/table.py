@@ -52,6 +52,7 @@ class PolicyKey:
     Attributes:
         wrong: the sentence for a value that is not right; {} stands for it.
         least: of policy and argument the smaller value counts, else the argument's.
+        lowest: the lowest number that is a limit; a lower one means that there is none.
         merge: for what operator policies may have: of a policy's value and the operator policy's,
             the one that counts.
         fits: whether a value is right, where it is not as for the argument.
@@ -62,6 +63,7 @@ class PolicyKey:
 
     wrong: str
     least: bool = False
+    lowest: int = 0
     merge: Callable[[Any, Any], Any] | None = None
     fits: Fits | None = None
     first: tuple[Type, ...] = ()
@@ -262,7 +264,7 @@ _OF_QUEUES: Final = (
         "x-consumer-timeout",
         _KEPT,
         values.TIMEOUT,
-        PolicyKey("{} is not a valid consumer timeout", least=True, harmless=_STREAM),
+        PolicyKey("{} is not a valid consumer timeout", least=True, lowest=1, harmless=_STREAM),
         effects.CONSUMER_TIMEOUT,
     ),
     _queue(

@@ -119,6 +119,17 @@ def test_kombu_gets_the_prefetch_limit_that_it_means(broker_url, channel, name):
         assert len(got) == 5
 
 
+@pytest.mark.parametrize("mode", [0, 3])
+def test_a_delivery_mode_that_is_neither_is_taken(channel, name, mode):
+    """RabbitMQ: 406 `invalid message: {delivery_mode_unknown,0}`; since 3.13 as here."""
+    queue = name()
+    channel.queue_declare(queue)
+    channel.confirm_delivery()
+    channel.basic_publish("", queue, b"kept", BasicProperties(delivery_mode=mode))
+    _, properties, body = channel.basic_get(queue, auto_ack=True)
+    assert (properties.delivery_mode, body) == (mode, b"kept")
+
+
 def test_strict_keys(channel, name):
     """An argument that RabbitMQ does not know."""
     exchange = name()

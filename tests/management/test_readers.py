@@ -7,7 +7,7 @@ import pytest
 from tests.broker.at_once import declare_partitioned_stream
 from tests.management.conftest import SECRET, World
 
-from leporid.broker.access.access import User
+from leporid.broker.access.access import Access, User
 from leporid.broker.access.passwords import salted_sha256
 
 URL = "/api/streams/%2F/orders/readers"
@@ -103,6 +103,28 @@ async def test_who_a_reader_is_and_when_it_went_on(world: World, client: httpx.A
 
 
 READER = ("reader", "secret")  # who may read orders, and no more
+
+
+@pytest.mark.parametrize(("name", "status"), [("{}", 403), ("reader{}", 404), ("readers{}", 403)])
+async def test_whose_a_name_with_very_many_dots_is_is_soon_known(
+    world: World,
+    client: httpx.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    status: int,
+):
+    world.stream()
+    looked_up: list[str] = []
+    find = Access.user
+
+    def finding(access: Access, name: str) -> User | None:
+        looked_up.append(name)
+        return find(access, name)
+
+    monkeypatch.setattr(Access, "user", finding)
+    answer = await client.delete(f"{URL}/{name.format('.' * 30_000)}", auth=READER)
+    assert answer.status_code == status
+    assert 0 < len(looked_up) < 300
 
 
 @pytest.mark.parametrize("name", ["reader", "reader.report", "reader.a.b"])

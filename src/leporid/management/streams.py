@@ -25,6 +25,7 @@ from leporid.broker.stream import partitions
 from leporid.broker.vhost import VirtualHost
 from leporid.management.admission import taken
 from leporid.management.listings import in_order
+from leporid.management.paging import NAME_PATTERN_MEMORY_BYTES_MAX
 from leporid.management.parameters import Parameters, body_of
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal, bad
@@ -150,9 +151,10 @@ def _pattern(text: str | None) -> Pattern | None:
     """A pattern for whole names."""
     if text is None:
         return None
+    bounds = {"memory_bytes_max": NAME_PATTERN_MEMORY_BYTES_MAX}
     try:
-        Pattern(text)  # alone, so that a stray bracket is not closed by ours
-        return Pattern(f"^(?:{text})$")
+        Pattern(text, **bounds)  # alone, so that a stray bracket is not closed by ours
+        return Pattern(f"^(?:{text})$", **bounds)
     except PatternError as error:
         raise bad("pattern", str(error)) from None
 

@@ -15,6 +15,7 @@ from tests.management.conftest import World
 from tests.management.queues import queue_of
 
 from leporid.management import paging
+from leporid.management.conditions import conditions_in
 from leporid.management.listings import PIECE_ITEMS, RUN
 from leporid.management.paging import ABSENT, Columns, Table, sort_key
 
@@ -191,6 +192,25 @@ def test_a_column_and_what_is_in_it():
     assert Columns(["a.x"]).of(table, item) == {}
 
 
+def test_fields_are_made_once_for_each_object_however_often_they_are_asked_for():
+    made: list[str] = []
+
+    def noting(name: str, value: dict[str, Any]) -> dict[str, Any]:
+        made.append(name)
+        return value
+
+    table: Table[str] = Table(
+        {"a": lambda item: noting("a", {"b": item})},
+        whole=lambda item: noting("whole", {"a": {"b": item}, "z": 1}),
+    )
+    columns = Columns(["a", "z", "a", "a.b", "z", *(f"c{number}" for number in range(90))])
+    assert columns.of(table, "x") == {"a": {"b": "x"}, "z": 1}
+    assert sorted(made) == ["a", "whole"]
+    made.clear()
+    assert table.meets("x", conditions_in(["c1=0", "z=1", "c2!=5", "a.b=x", "z>0"]))
+    assert sorted(made) == ["a", "whole"]
+
+
 def test_only_the_fields_that_are_asked_for_are_made():
     def never(_: object) -> None:
         raise AssertionError
@@ -242,9 +262,11 @@ async def test_others_have_turns_while_a_list_is_sorted(
         await next_turn(key)
 
     monkeypatch.setattr(world.around.admission.turns, "next", counting)
-    make(world, *(f"q{number:03}" for number in range(10 * paging.LOOKED_AT_ONCE)))
+    count = 160
+    make(world, *(f"q{number:03}" for number in range(count)))
     assert len(await names(client, "page=1")) == paging.PAGE_SIZE
-    assert len(turns) >= 10
+    # What is asked of one object, such as a pattern, may take a slice.
+    assert len(turns) >= count
 
 
 async def test_what_is_sorted_is_nothing_for_the_garbage_collector(

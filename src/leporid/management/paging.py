@@ -88,11 +88,51 @@ class Table(Generic[T]):
 
     def meets(self, item: T, conditions: Iterable[Condition]) -> bool:
         """Say whether an object is as all conditions want it."""
+        shown = _Shown(self, item)
         for condition in conditions:
-            value = self.reader(condition.path)(item)
+            value = shown.at(condition.path)
             if not condition.is_met(None if value is ABSENT else value):
                 return False
         return True
+
+
+class _Shown(Generic[T]):
+    """The fields of one object, each made when it is asked for, and once.
+
+    Those that are made with all others alone are made together, however many are asked for.
+    """
+
+    __slots__ = ("_fields", "_item", "_table", "_whole")
+
+    def __init__(self, table: Table[T], item: T) -> None:
+        self._table = table
+        self._item = item
+        self._fields: dict[str, Any] = {}
+        self._whole: dict[str, Any] | None = None
+
+    def field(self, name: str) -> Any:
+        """Return a field; ABSENT without it."""
+        if name not in self._fields:
+            self._fields[name] = self._made(name)
+        return self._fields[name]
+
+    def _made(self, name: str) -> Any:
+        make = self._table.fields.get(name)
+        if make is not None:
+            return make(self._item)
+        if self._whole is None:
+            whole = self._table.whole
+            self._whole = {} if whole is None else whole(self._item)
+        return self._whole.get(name, ABSENT)
+
+    def at(self, path: tuple[str, ...]) -> Any:
+        """Return one value, which may be within a field; ABSENT without it."""
+        value = self.field(path[0])
+        for name in path[1:]:
+            if not isinstance(value, Mapping):
+                return ABSENT
+            value = value.get(name, ABSENT)
+        return value
 
 
 def _made(whole: Callable[[T], dict[str, Any]] | None, name: str, item: T) -> Any:
@@ -114,27 +154,21 @@ class Columns:
     """The columns of a list that were asked for, such as `name` or `message_stats.publish`."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._paths = [tuple(name.split(".")) for name in names]
-        # Whole fields alone, as nearly always, are nothing to go into.
-        self._whole = all(len(path) == 1 for path in self._paths)
+        self._paths = [tuple(name.split(".")) for name in dict.fromkeys(names)]
 
     def of(self, table: Table[T], item: T) -> dict[str, Any]:
         """Return what an object has of them."""
         if table.whole is not None and not table.fields:
             return self.of_shown(table.whole(item))
-        fields: dict[str, Any] = {}
+        fields = _Shown(table, item)
         shown: dict[str, Any] = {}
-        if self._whole:
-            for path in self._paths:
-                value = table.reader(path)(item)
-                if value is not ABSENT:
-                    shown[path[0]] = value
-            return shown
         for path in self._paths:
             name = path[0]
-            if name not in fields:
-                fields[name] = table.reader((name,))(item)
-            _take(fields, shown, path)
+            value = fields.field(name)
+            if len(path) > 1:
+                _take({name: value}, shown, path)
+            elif value is not ABSENT:
+                shown[name] = value
         return shown
 
     def of_shown(self, value: Mapping[str, Any]) -> dict[str, Any]:
@@ -300,9 +334,14 @@ class Slices:
         self._user = user
         self._until = 0.0
 
+    @property
+    def over(self) -> bool:
+        """Whether it is time for others to have their turn."""
+        return self._around.monotonic() >= self._until
+
     async def next(self) -> None:
         """Return now, or when it is this user's turn again."""
-        if self._around.monotonic() >= self._until:
+        if self.over:
             await self._around.admission.turns.next(self._user.name)
             self._until = self._around.monotonic() + SLICE_SECONDS
 
@@ -328,10 +367,12 @@ async def first_of(
     wanted: Callable[[T], bool],
 ) -> T | None:
     """Return the first object that is wanted, None without one."""
-    async for some in in_slices(around, user, items):
-        for item in some:
-            if wanted(item):
-                return item
+    slices = Slices(around, user)
+    for item in items:
+        if slices.over:
+            await slices.next()
+        if item is not None and wanted(item):
+            return item
     return None
 
 
@@ -429,17 +470,22 @@ class _Arranging(Generic[T]):
         """Choose among the objects, and sort them."""
         matches, reverse = self._query.matches, self._query.reverse
         conditions = self._query.conditions
-        async for some in in_slices(self._around, self._user, items):
-            self._total += len(some)
-            for item in some:
-                if (matches is None or matches(self._name_of(item))) and (
-                    not conditions or self._table.meets(item, conditions)
-                ):
-                    self._runs[-1].append((*self._keys(item), len(self._items)))
-                    self._items.append(item)
-            if len(self._runs[-1]) >= RUN:
-                self._runs[-1].sort(reverse=reverse)
-                self._runs.append([])
+        slices = Slices(self._around, self._user)
+        for item in items:
+            # A pattern takes long, and so do the fields of an object with very many arguments.
+            if slices.over:
+                await slices.next()
+            if item is None:
+                continue
+            self._total += 1
+            if (matches is None or matches(self._name_of(item))) and (
+                not conditions or self._table.meets(item, conditions)
+            ):
+                self._runs[-1].append((*self._keys(item), len(self._items)))
+                self._items.append(item)
+                if len(self._runs[-1]) == RUN:
+                    self._runs[-1].sort(reverse=reverse)
+                    self._runs.append([])
         self._runs[-1].sort(reverse=reverse)
 
     def _keys(self, item: T) -> list[Any]:

@@ -10,7 +10,7 @@ from tests.management.conftest import World
 from tests.management.queues import queue_of
 
 from leporid.broker.exchange.types import Binding
-from leporid.management.bindings import properties_key
+from leporid.management.bindings import all_bindings, properties_key
 
 URL = "/api/bindings/%2F/e/amq.topic/q/q"
 NOT_FOUND = (404, {"error": "Object Not Found", "reason": "Not Found"})
@@ -190,3 +190,18 @@ async def test_what_is_refused(
     found, answer = await asked(client, "POST", f"/api/bindings/%2F/{path}", json=given)
     assert found == status
     assert reason in answer["reason"]
+
+
+def test_very_many_exchanges_are_sorted_in_steps(world: World):
+    count = 100
+    for number in range(count):
+        world.vhost.create_exchange(
+            f"x{number}", "fanout", durable=False, auto_delete=False, internal=False, arguments={}
+        )
+        world.vhost.bindings.bind(Binding(f"x{number}", "q", "queue", "", {}), None)
+    found = list(all_bindings(world.vhost))
+    first = next(at for at, each in enumerate(found) if each is not None and each[1].source)
+    # Each was looked at before the first is given.
+    assert first >= count
+    sources = [each[1].source for each in found if each is not None]
+    assert sources == ["", *sorted(f"x{number}" for number in range(count))]

@@ -29,6 +29,7 @@ from leporid.broker.names import exchange_in, queue_in
 from leporid.management import amqp_json
 from leporid.management.acting import Acting
 from leporid.management.authorization import not_found, vhosts_listed, visitor
+from leporid.management.listings import in_order
 from leporid.management.paging import Lists, Table, columns_in, first_of
 from leporid.management.parameters import object_in
 from leporid.management.paths import name_of, takes
@@ -216,9 +217,10 @@ def default_bindings(vhost: VirtualHost) -> Iterator[tuple[str, Binding] | None]
 def all_bindings(vhost: VirtualHost) -> Iterator[tuple[str, Binding] | None]:
     """Go through the bindings of a virtual host; None for what was only looked at."""
     yield from default_bindings(vhost)
-    for exchange in sorted(vhost.exchanges(), key=lambda each: each.name):
+    for exchange in in_order(vhost.exchanges_now(), key=lambda each: each.name):
         yield None
-        yield from _in(vhost, exchange.outgoing)
+        if exchange is not None and not exchange.deleted:
+            yield from _in(vhost, exchange.outgoing)
 
 
 def _in(vhost: VirtualHost, found: Iterable[Binding | None]) -> Iterator[Any]:

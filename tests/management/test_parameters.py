@@ -56,6 +56,13 @@ def test_bad_offsets(query: bytes):
         asked(query, "at").offsets("at")
 
 
+def test_no_more_offsets_than_a_stream_may_have_partitions():
+    allowed = b",".join(b"%d:1" % number for number in range(1000))
+    assert len(asked(b"at=" + allowed, "at").offsets("at")) == 1000
+    with pytest.raises(Refusal, match="at: has more than 1000 offsets"):
+        asked(b"at=" + allowed + b",0:1", "at").offsets("at")
+
+
 def test_a_missing_parameter():
     with pytest.raises(Refusal, match="a: is missing"):
         asked(b"", "a").needed("a")

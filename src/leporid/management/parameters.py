@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 
 from leporid.amqp.json_values import finite, no_constant
+from leporid.broker.stream.partitions import PARTITIONS_MAX
 from leporid.management.admission import Admission
 from leporid.management.bodies import body_in
 from leporid.management.refusals import Refusal, bad, bad_request, too_large
@@ -112,6 +113,11 @@ class Parameters:
         """Return offsets by partition, written `0:100,1:50`; empty if they are not there."""
         value = self._values.get(name)
         offsets: dict[int, int] = {}
+        # A path has room for ten times as many, which take ten milliseconds.
+        if value is not None and value.count(",") >= PARTITIONS_MAX:
+            raise bad(
+                name, f"has more than {PARTITIONS_MAX} offsets; no stream has more partitions"
+            )
         for pair in value.split(",") if value else ():
             partition, colon, offset = pair.partition(":")
             if not colon:

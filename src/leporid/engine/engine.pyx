@@ -240,6 +240,7 @@ cdef class Engine:
             self.jobs.run(STAGE_NS)
         self.clock.begin_stage(STAGE_NS)
         self.streams.retain()
+        self.clock.begin_stage(STAGE_NS)
         # First, so that what comes back and has expired meanwhile is dropped, not delivered.
         self.connections.timeouts.turn()
         self.queues.turn()
@@ -287,6 +288,7 @@ cdef class Engine:
                     or self.queues.dead_lettering.has_work()
                     or self.queues.timeouts_changed
                     or self.queues.due_queues or self.streams.scanning or self.searches.queues
+                    or self.streams.retaining
                     or self.streams.work is not None or self.streams.written is not None
                     or self.jobs.lines.count or self.queues.late or self.connections.timeouts.late
                     or is_relocating(self.logs) or is_leaving())

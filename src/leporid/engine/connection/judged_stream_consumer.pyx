@@ -12,6 +12,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memmove
 from cpython.bytes cimport PyBytes_AS_STRING
 
+from leporid.engine.bounds.clock cimport spend
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.connection.stream_consumer cimport StreamConsumer, send_next
 from leporid.engine.selecting.verdicts cimport VerdictBatch
@@ -70,6 +71,9 @@ cdef class JudgedStreamConsumer(StreamConsumer):
                 break
             send_next(self, stream, record)
             self.first += 1
+            if spend(self.channel.logs.clock, 1):
+                stream.wake()
+                break
         self.move_cursor()
         if self.ahead.offset < stream.end and self.end - self.first < AHEAD_MESSAGES:
             stream.streams.scanning[self] = None

@@ -9,6 +9,7 @@ messages the consumer missed.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
+from leporid.engine.bounds.clock cimport spend
 from leporid.engine.connection.channel cimport SETTLE_FAIL, Channel
 from leporid.engine.connection.consumer cimport Consumer, has_room
 from leporid.engine.connection.large_body cimport BODY_COPIED_MAX
@@ -20,6 +21,8 @@ from leporid.engine.wire.record cimport Message, Record, message_in
 
 cdef enum:
     RETURNED_MAX = 500              # returned messages stored at once when a consumer ends
+    # Of the clock's units: so many bytes of a body cost as much as a small message.
+    UNIT_BYTES_BITS = 12
 
 
 cdef class StreamConsumer(Consumer):
@@ -128,7 +131,8 @@ cdef class StreamConsumer(Consumer):
         return stream.first - before
 
     cdef int fill(self) except -1:
-        """Deliver messages while there is credit; with a filter, have `scanning` search."""
+        """Deliver messages while there is credit, until the slice is over; with a filter, have
+        `scanning` search."""
         cdef Stream stream = <Stream> self.queue
         cdef Record *record
         if stream.paused:
@@ -148,6 +152,9 @@ cdef class StreamConsumer(Consumer):
                 give(self, stream, record)
             self.cursor.at += record.size
             self.cursor.offset += 1
+            if spend(self.channel.logs.clock, units_of(record)):
+                stream.wake()
+                return 0
         return 0
 
     cdef int64_t look_for(self, int64_t work) except? -1:
@@ -184,6 +191,11 @@ cdef class StreamConsumer(Consumer):
             self.cursor.offset += 1
         self.looked = scan.looked
         return scan.work
+
+
+cdef inline uint32_t units_of(const Record *record) noexcept:
+    """What a delivery costs of the clock."""
+    return 1 + (min(record.body_len, <uint32_t> BODY_COPIED_MAX) >> UNIT_BYTES_BITS)
 
 
 cdef inline int give(StreamConsumer self, Stream stream, const Record *record) except -1:

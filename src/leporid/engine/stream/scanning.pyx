@@ -26,6 +26,8 @@ cdef enum:
     WORK_A_TURN = 1000000
     # The least share of a consumer: enough for a batch or two.
     WORK_LEAST = 10000
+    # Consumers that are asked in a turn, as many may have found all that there is.
+    READERS_A_TURN = 1000
     # How far ahead of the current record memory is prefetched.
     PREFETCH_BYTES = 512
 
@@ -34,22 +36,19 @@ cdef int scan(Streams streams) except -1:
     """Let consumers with a filter search; once a turn."""
     cdef Taker reader
     cdef int64_t left = WORK_A_TURN, share, granted, rest
-    cdef list later = []
-    readers, streams.scanning = streams.scanning, {}
-    share = max(<int64_t> WORK_LEAST, WORK_A_TURN // <int64_t> len(readers))
-    for reader in readers:
+    cdef Py_ssize_t count = len(streams.scanning)
+    share = max(<int64_t> WORK_LEAST, WORK_A_TURN // <int64_t> count)
+    count = min(count, <Py_ssize_t> READERS_A_TURN)
+    while count and left > 0:
+        count -= 1
+        reader = <Taker> streams.scanning.popitem(False)[0]
         if not reader.active:
-            continue
-        if left <= 0:
-            streams.scanning[reader] = None
             continue
         granted = min(left, share)
         rest = reader.look_for(granted)
         left -= granted - rest
         if rest <= 0:
-            later.append(reader)
-    for reader in later:
-        streams.scanning[reader] = None
+            streams.scanning[reader] = None
     return 0
 
 

@@ -29,7 +29,9 @@ cdef class Stream(Queue):
     cdef public str title               # its name in reply texts
     cdef readonly Log log
     cdef readonly Producers producers   # of its messages
-    cdef list readers
+    cdef dict readers                   # in the order in which they came
+    cdef list visits                    # of these, who may deliver in this round; the next is last
+    cdef bint again                     # there may be more to deliver since the round began
     cdef list dropped                   # numbers of segments whose files may be deleted
     cdef set unmapped                   # numbers of segments on disk that are read from memory
     cdef bint is_mapping                # a job looks at these
@@ -46,6 +48,7 @@ cdef class Stream(Queue):
     cdef uint64_t touched               # the newest generation with changes of this stream
     cdef uint64_t max_bytes, max_age_ms
     cdef size_t segment_bytes_max
+    cdef void enlist(self)
     cdef int touch(self) except -1
     cdef int add_index_entry(self, uint64_t offset, uint64_t timestamp_ms, uint32_t segment,
                              uint32_t at) except -1
@@ -76,7 +79,8 @@ cdef class Streams:
     cdef Py_ssize_t noted               # streams of these for which it is noted
     cdef list dropped                   # ids of streams whose files may be deleted
     cdef list dropping                  # of the generation that was closed
-    cdef dict scanning                  # consumers that search, in order
+    cdef object scanning                # consumers that search, in order
+    cdef list retaining                 # streams whose retention is still to be applied
     cdef Tally filtered                 # of all streams' readers' filters
     cdef uint64_t retained_ms
     cdef uint64_t hold_percent          # see `Stream.retain`; 0: a consumer holds any size and age

@@ -26,12 +26,15 @@ from leporid.engine.stream.window cimport StreamWindow
 from leporid.engine.wire.codec cimport HAS_TAG, Props
 from leporid.engine.wire.record cimport NO_LIMIT, Message, Record, Target, content_of, targets_of
 
+from collections import OrderedDict
+
 cdef enum:
     # A small stream takes little space; each further segment is twice as large, up to the limit.
     SEGMENT_BYTES_FIRST = 1024 * 1024
     SEGMENT_BYTES_MAX = 16 * 1024 * 1024
     RETAIN_EVERY_MS = 1000
     UNITS_A_SYNC = 8                # of work: a stream's part of one, before or after the disk
+    UNITS_A_RETENTION = 4           # of work: to compare one stream with its limits
     HOLD_PERCENT_MAX = 1000
 
 
@@ -42,7 +45,8 @@ cdef class Stream(Queue):
         self.own_record = True
         self.log = Log(True, SEGMENT_BYTES_FIRST, queues.logs.durable.seed ^ queue_id)
         self.title = f"queue '{name}'"
-        self.readers = []
+        self.readers = {}
+        self.visits = []
         self.dropped = []
         self.unmapped = set()
         self.producers = Producers()
@@ -435,19 +439,27 @@ cdef class Stream(Queue):
     # ------------------------------------------------------------- readers
 
     cdef void wake(self):
+        if self.visits:
+            self.again = True
+        self.enlist()
+
+    cdef void enlist(self):
+        """Have its consumers deliver when it is its turn."""
         if not self.listed and self.readers:
             self.listed = True
             self.queues.ready_queues.append(self)
 
     cdef int attach(self, Taker taker) except -1:
         self.consumer_count += 1
-        self.readers.append(taker)
+        self.readers[taker] = None
         self.wake()
         return 0
 
     cdef int detach(self, Taker taker) except -1:
         self.consumer_count -= 1
-        self.readers.remove(taker)
+        del self.readers[taker]
+        if not self.readers:
+            self.visits = []    # they know the stream
         return 0
 
     cdef int resume(self, Taker taker) except -1:
@@ -456,10 +468,25 @@ cdef class Stream(Queue):
         return 0
 
     cdef int deliver(self) except -1:
-        """Let every consumer deliver what it has credit for."""
+        """Let every consumer deliver what it has credit for, one after the other.
+
+        Those for whom the slice has no time have their turn later, before all others have another.
+        """
         cdef Taker reader
-        for reader in self.readers:
-            reader.fill()
+        if not self.visits:
+            self.visits = list(self.readers)
+            self.visits.reverse()
+        while self.visits:
+            reader = <Taker> self.visits.pop()
+            if reader.active:
+                reader.fill()
+            if self.visits and spend(self.queues.clock, 1):
+                break
+        if self.visits:
+            self.enlist()
+        elif self.again:
+            self.again = False
+            self.wake()
         return 0
 
     def purging(self):
@@ -503,7 +530,9 @@ cdef class Streams:
         self.syncing = []
         self.dropped = []
         self.dropping = []
-        self.scanning = {}
+        # Who is first in a dict whose first ones were removed is found slowly.
+        self.scanning = OrderedDict()
+        self.retaining = []
 
     def __repr__(self):
         return f"<Streams {len(self.by_id)}>"
@@ -527,14 +556,20 @@ cdef class Streams:
         return stream
 
     cdef int retain(self) except -1:
-        """Apply retention to all streams; once a second, since segments age without writes."""
-        cdef Stream stream
+        """Apply retention to all streams; once a second, since segments age without writes.
+
+        Those for which the slice has no time are next in later turns.
+        """
         cdef uint64_t now_ms = self.queues.clock.now_ms
-        if now_ms - self.retained_ms < RETAIN_EVERY_MS:
-            return 0
-        self.retained_ms = now_ms
-        for stream in self.by_id.values():
-            stream.retain()
+        if not self.retaining:
+            if now_ms - self.retained_ms < RETAIN_EVERY_MS:
+                return 0
+            self.retained_ms = now_ms
+            self.retaining = list(self.by_id.values())
+        while self.retaining:
+            (<Stream> self.retaining.pop()).retain()
+            if spend(self.queues.clock, UNITS_A_RETENTION):
+                break
         return 0
 
     cdef int begin_sync(self) except -1:

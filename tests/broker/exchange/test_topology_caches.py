@@ -119,3 +119,45 @@ def test_no_route_is_kept_through_an_exchange_that_is_being_deleted(world: World
     assert not world.cache("top", "k")
     list(steps)
     assert world.cache("top", "k")
+
+
+def test_an_exchange_that_comes_as_an_alternate_is_told_to_those_that_keep_routes_without_it():
+    world = World()
+    for number in range(50):
+        world.exchange(f"x{number}", alternate="ae")
+    world.cache("x3", "k")
+    world.exchange("top")
+    world.bind("top", "x7")
+    world.cache("top", "k")
+    world.told()
+    world.exchange("ae")
+    assert world.told() == {"x3": [None], "x7": [None], "top": [None]}
+    world.queues("q")
+    world.bind("ae", "q")
+    assert world.route("x20", "k") == ["q"]
+
+
+def test_who_names_another_alternate_exchange_waits_for_the_first_no_more():
+    world = World()
+    exchange = world.exchange("x", alternate="first")
+    world.cache("x", "k")
+    world.topology.set_alternate(exchange, "second")
+    world.told()
+    world.exchange("first")
+    assert world.told() == {}
+    world.cache("x", "k")
+    world.exchange("second")
+    assert world.told() == {"x": [None]}
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_an_exchange_that_is_gone_is_kept_by_no_alternate_exchange(world: World, there: bool):
+    alternate = world.exchange("ae") if there else None
+    world.exchange("x", alternate="ae")
+    world.cache("x", "k")
+    assert alternate is None or alternate.cached_ways
+    for _ in world.topology.remove_exchange("x"):
+        pass
+    world.told()
+    alternate = alternate or world.exchange("ae")
+    assert (world.told(), alternate.cached_ways) == ({}, {})

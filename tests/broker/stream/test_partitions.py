@@ -264,3 +264,19 @@ def test_a_name_that_is_being_deleted_is_waited_for(world: World):
         vhost.check_free("s-1")
     finished(one)
     vhost.check_free("s-1")
+
+
+def test_an_exchange_with_more_bindings_than_are_looked_at_is_no_partitioned_stream(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(partitions, "BINDINGS_MAX", 3)
+    vhost, peer = vhost_of(world), world.peer()
+    declare_partitioned_stream(vhost, "s", None, "key", ["a", "b", "c"])
+    assert partitions.is_partitioned(vhost, "s")
+    peer.call(QueueBind("s-0", "s", "more", arguments={"x-stream-partition-order": 3}))
+    assert not partitions.is_partitioned(vhost, "s")
+    assert counted(vhost) == {"s-0": 1, "s-1": 1, "s-2": 1}
+    with pytest.raises(NotFound, match="no stream 's'"):
+        partitions.of(vhost, "s")
+    peer.call(QueueUnbind("s-0", "s", "more", arguments={"x-stream-partition-order": 3}))
+    assert names(vhost, "s") == ["s-0", "s-1", "s-2"]

@@ -35,6 +35,10 @@ Routing: TypeAlias = Literal["hash", "key"]
 PARTITIONS_MAX: Final = 1000
 """As many as RabbitMQ makes in one call."""
 
+BINDINGS_MAX: Final = 4096
+"""Of an exchange that is taken for a partitioned stream. All are looked at whenever somebody names
+it, which takes some milliseconds; with a hundred thousand it would be a tenth of a second."""
+
 HASH_TYPE: Final = "x-super-stream"
 # What RabbitMQ's stream clients look for: on the exchange, and on each binding.
 MARK: Final = "x-super-stream"
@@ -303,7 +307,8 @@ def _partitioned(vhost: VirtualHost, name: str) -> ExchangeState | None:
 
 
 def _is_marked(exchange: ExchangeState) -> bool:
-    return exchange.arguments.get(MARK) is True
+    marked = exchange.arguments.get(MARK) is True
+    return marked and len(exchange.outgoing) <= BINDINGS_MAX
 
 
 def _parts(vhost: VirtualHost, exchange: ExchangeState) -> list[QueueState]:

@@ -599,8 +599,15 @@ class VirtualHost(VhostMetadata):
     def reader_offsets(self, stream: str) -> dict[str, int]:
         """Return up to which message each named reader has read; raises NotFound."""
         queue = self.stream(stream)
-        self.offset_tracking.save_of(queue)
+        for _ in self.offset_tracking.saving_of(queue):
+            pass
         return dict(queue.reader_offsets)
+
+    def reader_offset(self, stream: str, reader: str) -> int | None:
+        """Return up to which message a reader has read, None if unknown; raises NotFound."""
+        queue = self.stream(stream)
+        self.offset_tracking.save_of(queue, reader)
+        return queue.reader_offsets.get(reader)
 
     def skipped_messages(self, stream: str, reader: str) -> int:
         """Return how many messages a named reader missed; raises NotFound without the stream."""

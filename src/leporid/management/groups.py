@@ -107,7 +107,7 @@ class _Partitions:
         for at, partition in enumerate(list(group.partitions)):
             stream = partition.stream
             assert stream is not None
-            self._found.vhost.offset_tracking.save_of(partition)
+            self._found.vhost.offset_tracking.save_of(partition, group.name)
             committed = partition.reader_offsets.get(group.name)
             begins = stream.first if committed is None else max(stream.first, committed + 1)
             self.facts.append(

@@ -47,10 +47,10 @@ class ReaderRoutes:
         found = await self._around.find(request)
         number = check_partition(found, Parameters(request, ("partition",)))
         reader = name_of(request, "reader")
-        offsets = found.vhost.reader_offsets(found.streams[number].name)
-        if reader not in offsets:
+        offset = found.vhost.reader_offset(found.streams[number].name, reader)
+        if offset is None:
             raise _unknown(reader, found.name)
-        return JSONResponse(_reader(found, number, reader, offsets[reader]))
+        return JSONResponse(_reader(found, number, reader, offset))
 
     async def store(self, request: Request) -> Response:
         """PUT …/readers/{reader}."""
@@ -88,8 +88,10 @@ def _readers(found: Found, partitions: Iterable[int]) -> Iterator[dict[str, Any]
         stream = found.streams[number]
         if stream.retired:
             continue  # deleted meanwhile
-        offsets = found.vhost.reader_offsets(stream.name)
-        for one in in_order(offsets.items()):
+        queue = found.vhost.stream(stream.name)
+        for _ in found.vhost.offset_tracking.saving_of(queue):
+            yield None
+        for one in in_order(tuple(queue.reader_offsets.items())):
             yield one and _reader(found, number, *one)
 
 

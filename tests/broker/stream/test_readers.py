@@ -471,3 +471,58 @@ def test_very_many_readers_are_stored_in_steps(world: World):
         counts.append(len(stored(world)))
     assert counts[-1] == count
     assert max(after - before for before, after in pairwise(counts)) <= 2
+
+
+def test_very_many_readers_end_with_their_channel_in_steps(world: World):
+    count = 40
+    peer = world.peer()
+    peer.call(BasicQos(prefetch_count=4))
+    for number in range(count):
+        arguments: dict[str, Value] = {"x-reader": f"r{number}", "x-stream-offset": "first"}
+        peer.call(BasicConsume(queue="s", consumer_tag=f"t{number}", arguments=arguments))
+    tracking = vhost_of(world).offset_tracking
+
+    def left() -> int:
+        return int(repr(tracking).removesuffix(">").rpartition("=")[2])
+
+    assert left() == count
+    world.cut_everywhere()
+    peer.say(ChannelClose(200, "", 0, 0))
+    counts = [left()]
+    while world.engine.jobs.waiting:
+        world.turn()
+        counts.append(left())
+    assert counts[-1] == 0
+    assert max(before - after for before, after in pairwise(counts)) <= 2
+
+
+def test_who_consumes_as_a_reader_goes_on_where_its_last_consumer_is_and_saves_no_other(
+    world: World,
+):
+    for number in range(30):
+        consume(world, reader=f"r{number}", offset="first")[1].ack()
+    _, other = consume(world, reader="r7")
+    assert other.wanted == 1
+    assert stored(world) == [put(0, "r7")]
+
+
+def test_readers_that_have_ended_are_forgotten_while_others_come(world: World):
+    peer = world.peer()
+    peer.call(BasicQos(prefetch_count=4))
+    ended: list[FakeReader] = []
+    for number in range(20):
+        arguments: dict[str, Value] = {"x-reader": f"r{number}", "x-stream-offset": "first"}
+        peer.call(BasicConsume(queue="s", consumer_tag="t", arguments=arguments))
+        found = world.stream("s").consumers[-1]
+        assert isinstance(found, FakeReader)
+        ended.append(found)
+        peer.call(BasicCancel("t"))
+    assert all(each.unacked for each in ended)
+    for each in ended:
+        while each.unacked:
+            each.ack()
+    tracking = vhost_of(world).offset_tracking
+    for number in range(25):
+        arguments = {"x-reader": f"n{number}", "x-stream-offset": "first"}
+        peer.call(BasicConsume(queue="s", consumer_tag=f"n{number}", arguments=arguments))
+    assert repr(tracking) == "<OffsetTracking open=25>"

@@ -9,9 +9,9 @@ client knows that its consumer has ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import NotFound
 from leporid.amqp.methods import BasicCancel
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from leporid.broker.settings.values import Arguments
     from leporid.engine.connection.channel import Channel
     from leporid.engine.connection.stream_consumer import StreamConsumer
+
+LOOKED_AT_ONCE: Final = 2
+"""Named readers, of which some may have ended."""
 
 
 class ChannelState:
@@ -140,7 +143,7 @@ class ChannelState:
         """The engine's half of a consumer of a stream was made; it may be a named reader."""
         subscription.consumer = consumer
         if reader is not None:
-            self._close_tracked([each for each in self._tracked if each.settles_no_more])
+            self._close_some()
             tracking, user = self.session.vhost.offset_tracking, self.session.user.name
             subscription.tracked = tracking.open(subscription.queue, reader, consumer, user)
             self._tracked[subscription.tracked] = None
@@ -263,7 +266,10 @@ class ChannelState:
             self._release(member)
             yield from member.group.crash(member)
             yield None
-        self._close_tracked(tuple(self._tracked))
+        for tracked in tuple(self._tracked):
+            if tracked in self._tracked:
+                self._close_tracked(tracked)
+                yield None
         yield from self.engine.end()
         self.stop_replies()
         while self.subscriptions:
@@ -288,11 +294,23 @@ class ChannelState:
             tracked, subscription.tracked = subscription.tracked, None
             tracked.ended = True
             if tracked.settles_no_more:
-                self._close_tracked([tracked])
+                self._close_tracked(tracked)
             else:
                 self.session.vhost.offset_tracking.save(tracked)
 
-    def _close_tracked(self, consumers: Iterable[TrackedConsumer]) -> None:
-        for tracked in consumers:
-            del self._tracked[tracked]
-            self.session.vhost.offset_tracking.close(tracked)
+    def _close_some(self) -> None:
+        """Forget some of those that have ended and settle nothing more.
+
+        To look at one may take as long as there are unsettled deliveries; there comes one for two
+        that are looked at, so that few are left.
+        """
+        for tracked in tuple(islice(self._tracked, LOOKED_AT_ONCE)):
+            if tracked.settles_no_more:
+                self._close_tracked(tracked)
+            else:
+                del self._tracked[tracked]
+                self._tracked[tracked] = None
+
+    def _close_tracked(self, tracked: TrackedConsumer) -> None:
+        del self._tracked[tracked]
+        self.session.vhost.offset_tracking.close(tracked)

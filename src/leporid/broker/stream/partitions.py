@@ -270,7 +270,8 @@ def standings(vhost: VirtualHost, *, saved: bool = True) -> Iterator[Standing | 
             continue
         queue, name, number = place
         if saved:
-            vhost.offset_tracking.save_of(queue)
+            for _ in vhost.offset_tracking.saving_of(queue):
+                yield None
         for reader, offset in tuple(queue.reader_offsets.items()):
             yield Standing(queue, place[0].stream, reader, offset, name, number)
 

@@ -11,9 +11,9 @@ delivered again.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import PreconditionFailed
@@ -36,6 +36,9 @@ READERS_MAX: Final = 10_000
 """Stored offsets of one stream. They stay until somebody drops them, so a client that makes up a
 new name each time would fill the disk; whoever means it has fewer."""
 
+
+SAVED_AT_ONCE: Final = 8
+"""Consumers of one reader; more than one is a mistake, or a handover."""
 
 NOTHING_READ: Final = -1
 """The stored offset of a reader that begins at offset 0 and has read nothing yet."""
@@ -156,8 +159,7 @@ class OffsetTracking:
         self._engine = engine
         self._open: dict[TrackedConsumer, None] = {}
         self._by_queue: dict[QueueState, dict[TrackedConsumer, None]] = {}
-        # How many of them read in a name.
-        self._by_reader: Counter[tuple[QueueState, str]] = Counter()
+        self._by_reader: dict[tuple[QueueState, str], dict[TrackedConsumer, None]] = {}
         # Where retention moved consumers from and to, until that is counted.
         self._skipped: dict[TrackedConsumer, Range] = {}
         # Offsets that are told of when that generation is on disk.
@@ -174,7 +176,7 @@ class OffsetTracking:
         self._used(queue, reader, user)
         self._open[tracked] = None
         self._by_queue.setdefault(queue, {})[tracked] = None
-        self._by_reader[queue, reader] += 1
+        self._by_reader.setdefault((queue, reader), {})[tracked] = None
         self._resume(tracked)
         return tracked
 
@@ -253,10 +255,21 @@ class OffsetTracking:
                 self._record(queue, reader, generation)
                 yield None
 
-    def save_of(self, queue: QueueState) -> None:
-        """Store where the readers of one stream are; what waits for the disk, `saving` tells."""
-        for tracked in self._by_queue.get(queue, ()):
+    def save_of(self, queue: QueueState, reader: str) -> None:
+        """Store where the newest consumers of a reader are; that of others is stored each second.
+
+        What waits for the disk, `saving` tells.
+        """
+        same = self._by_reader.get((queue, reader), {})
+        for tracked in reversed(tuple(islice(reversed(same), SAVED_AT_ONCE))):
             self.save(tracked)
+
+    def saving_of(self, queue: QueueState) -> Steps:
+        """Store where all readers of one stream are, one consumer in each step; likewise."""
+        for tracked in tuple(self._by_queue.get(queue, ())):
+            if tracked in self._open:
+                self.save(tracked)
+                yield None
 
     def close(self, tracked: TrackedConsumer) -> None:
         """Store it and follow it no more: what it has not settled, it will not settle now."""
@@ -271,8 +284,9 @@ class OffsetTracking:
             queue, reader = tracked.queue, tracked.reader
             others = self._by_queue[queue]
             del others[tracked]
-            self._by_reader[queue, reader] -= 1
-            if not self._by_reader[queue, reader]:
+            same = self._by_reader[queue, reader]
+            del same[tracked]
+            if not same:
                 del self._by_reader[queue, reader]
                 if reader not in queue.reader_offsets:
                     queue.reader_progress.pop(reader, None)  # it has read nothing under that name

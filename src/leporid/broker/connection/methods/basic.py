@@ -194,7 +194,7 @@ def _start(
     """Return where it says; else what comes after all that its name has read; else the end."""
     if stream_arguments.OFFSET not in arguments and reader is not None:
         # Another consumer of that name may just have gone on.
-        read = vhost.reader_offsets(queue.name).get(reader)
+        read = vhost.reader_offset(queue.name, reader)
         if read is not None:
             return read + 1
     return stream_arguments.start_offset(

@@ -33,6 +33,8 @@ SLOW_CONNECTIONS = 200
 SLOW_BYTES = 100_000
 SLOW_STEP_BYTES = 1_000
 SLOW_STEP_SECONDS = 0.05
+# So that the last of them is looked at while its peer is still there.
+VOIDS_SECONDS = 1.0
 
 
 def start_ok(client_properties: bytes, mechanism: str, response: bytes) -> bytes:
@@ -69,7 +71,7 @@ def start_ok_voids(ground: Ground) -> Steps:
     with contextlib.ExitStack() as stack:
         yield
         send_from_many(ground, stack, ground.count(1_000), data)
-        time.sleep(1.0)
+        time.sleep(VOIDS_SECONDS)
 
 
 def log_in(ground: Ground) -> None:

@@ -101,7 +101,7 @@ def commit_bytes(ground: Ground) -> Steps:
         message = publish("", "q", bytes(MIB))
         for _ in range(ground.count(4)):
             for end in (TX_ROLLBACK, TX_COMMIT):
-                for _ in range(128):
+                for _ in range(ground.count(128)):
                     peer.push(message)
                 peer.ask(end)
             peer.ask(QUEUE_PURGE, b"\0\0" + short("q") + b"\0")

@@ -26,6 +26,8 @@ READERS = 11
 RECEIVE_BYTES = 4096
 RETENTION_BYTES = 10 * MB
 SEGMENT_BYTES = MB
+# Retention looks once a second.
+RETENTION_SECONDS = 3.0
 FROM_THE_FIRST = {"x-stream-offset": "first"}
 
 
@@ -118,8 +120,7 @@ def idle_stream_reader(ground: Ground) -> Steps:
         for _ in range(60):
             writer.push(block)
         writer.settle()
-        # Retention looks once a second.
-        time.sleep(3.0)
+        time.sleep(RETENTION_SECONDS)
         if ground.leporid:
             _, said = ground.ask("GET", "/api/streams/%2F/s", user="reader")
             kept = sum(one["bytes"] for one in json.loads(said)["partitions"])

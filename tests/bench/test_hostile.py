@@ -3,7 +3,7 @@ import os
 from pathlib import Path
 
 import pytest
-from bench.attacks import moments, trial
+from bench.attacks import entrance, moments, reading, target, trial
 from bench.attacks.target import LEPORID, started
 from bench.hostile import attacks, main
 
@@ -19,6 +19,16 @@ def without_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "QUIET_SECONDS", 0.1)
     monkeypatch.setattr(trial, "NICE", 0)
     monkeypatch.setattr(moments, "LEAD_SECONDS", 0.5)
+    monkeypatch.setattr(moments, "DELAYS_SECONDS", 1.0)
+    monkeypatch.setattr(entrance, "VOIDS_SECONDS", 0.1)
+    monkeypatch.setattr(reading, "RETENTION_SECONDS", 0.1)
+    # A broker starts a process for the first login with the other kind of hash.
+    slow = target._leporid_hash
+    monkeypatch.setattr(
+        target,
+        "_leporid_hash",
+        lambda name, *, slowest: slow(name, slowest=True) if slowest else target._salted(name),
+    )
 
 
 @pytest.mark.slow

@@ -2,10 +2,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import bench.clients
 import bench.delays
 import bench.run
 import bench.table_reader
 import bench.tables
+import bench.workloads
 import pytest
 from bench.brokers import own_broker
 from bench.run import main
@@ -22,6 +24,12 @@ def without_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench.run, "BUSY_SECONDS", 0.01)
     monkeypatch.setattr(bench.delays, "LEAD_MS", 500)
     monkeypatch.setattr(bench.delays, "BURST", 2_000)
+    monkeypatch.setattr(bench.workloads, "BINDINGS", 500)
+    monkeypatch.setattr(bench.workloads, "MANY_BINDINGS", 100)
+    monkeypatch.setattr(bench.workloads, "COLD_KEYS", 4_000)
+    monkeypatch.setattr(bench.workloads, "CONNECTIONS", 20)
+    # Each client's figures have a test of their own.
+    monkeypatch.setattr(bench.clients, "USUAL", ("leporid",))
 
 
 @pytest.fixture

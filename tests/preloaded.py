@@ -33,8 +33,10 @@ MODULES: Final = (
     "leporid.management.incoming",
     "leporid.server.rabbitmq_environment",
     "uvicorn.protocols.http.h11_impl",
+    "leporid.cli.backup",
+    "leporid.server.check",
 )
-"""What a broker loads until its ports are open, and right after."""
+"""What a broker loads until its ports are open, and right after; and what checks its data."""
 READ_AT_START: Final = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "ARROW_", "OPENSSL_", "SSL_")
 """Beginnings of variables that count when an interpreter, or a library, is loaded."""
 REQUEST_BYTES_MAX: Final = 128 * 1024

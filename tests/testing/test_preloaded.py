@@ -74,6 +74,20 @@ def test_two_of_them_end_apart(broker: BrokerProcess, tmp_path: Path):
         assert broker.stop() == 0
 
 
+def test_a_data_directory_is_checked_by_one_of_them(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+):
+    broker.start()
+    assert broker.stop() == 0
+    monkeypatch.setattr(subprocess, "Popen", None)
+    code, said = broker.check()
+    assert (code, said.rpartition(" ")[2]) == (0, "whole\n"), said
+    (broker.data_dir / "log" / "foreign").write_bytes(b"")
+    code, said = broker.check()
+    assert code == 1
+    assert "foreign is no segment of the log" in said
+
+
 def test_one_that_does_not_start_says_why(preloaded: Preloaded, broker: BrokerProcess):
     wrong = BrokerProcess(broker.data_dir, options=["--nonsense"])
     with pytest.raises(BrokerError, match=r"ended with code 2(.|\n)*--nonsense"):

@@ -16,6 +16,8 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -107,8 +109,8 @@ class BrokerProcess:
         http_port: where `/health` and `/metrics` are; known once started, 0 if there is none.
         metrics_port: where metrics are as well; likewise.
         amqps_port, https_port, metrics_https_port: the same over TLS; 0 without a certificate.
-        launch: starts all processes of brokers, called as `subprocess.Popen` is, which it is unless
-            somebody who starts many knows a cheaper way.
+        launch: starts all processes of brokers, and those of `check`, called as `subprocess.Popen`
+            is, which it is unless somebody who starts many knows a cheaper way.
     """
 
     launch: ClassVar[Callable[..., Process]] = subprocess.Popen
@@ -202,14 +204,22 @@ class BrokerProcess:
         if self._process is not None or self._command[-1:] != ["serve"]:
             message = "only a data directory of a stopped `leporid serve` can be checked"
             raise BrokerError(message)
-        done = subprocess.run(
-            [*self._command[:-1], "check", str(self.data_dir)],
-            capture_output=True,
-            text=True,
-            timeout=START_SECONDS,
-            check=False,
-        )
-        return done.returncode, done.stdout + done.stderr
+        arguments = [*self._command[:-1], "check", str(self.data_dir)]
+        with tempfile.TemporaryFile() as errors, _runnable(arguments):
+            process = type(self).launch(
+                arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+            )
+            # One that hangs is killed, and its exit code says so.
+            timer = threading.Timer(START_SECONDS, process.kill)
+            timer.start()
+            try:
+                assert process.stdout is not None
+                output = process.stdout.read()
+                code = self._reap(process, START_SECONDS)
+            finally:
+                timer.cancel()
+            errors.seek(0)
+            return code, (output + errors.read()).decode(errors="replace")
 
     def kill(self) -> None:
         """End the broker with SIGKILL, as a crash does."""

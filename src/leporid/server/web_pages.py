@@ -12,6 +12,7 @@ when the broker has others.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 from collections.abc import Mapping
@@ -91,8 +92,13 @@ def _file(name: str, content: bytes) -> _File:
     return _File(media_type, content, None, f'"{digest}"', f'"{digest}-gzip"')
 
 
+@functools.cache
+def _compressed(content: bytes) -> bytes:
+    return gzip.compress(content, COMPRESSION, mtime=0)
+
+
 def _packed(file: _File) -> _File:
-    packed = gzip.compress(file.plain, COMPRESSION, mtime=0)
+    packed = _compressed(file.plain)
     return replace(file, packed=packed if len(packed) < len(file.plain) else None)
 
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 from leporid.amqp.errors import SyntaxFault
-from leporid.amqp.tables import Value, decode_table, encode_table
+from leporid.amqp.tables import Value, decode_table, encode_table, octets_of
 
 
 def finite(text: str) -> float:
@@ -37,7 +37,7 @@ def shown(value: Value) -> Any:
     """Return a value as JSON has it; octets that are no text are approximated."""
     if isinstance(value, str):
         # Octets that are no UTF-8 are surrogates here, in names of headers, too.
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return octets_of(value).decode("utf-8", "replace")
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Decimal):

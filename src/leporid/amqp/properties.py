@@ -13,7 +13,7 @@ from typing import Final
 
 from leporid.amqp import constants, fields
 from leporid.amqp.errors import SyntaxFault
-from leporid.amqp.tables import Value
+from leporid.amqp.tables import Value, octets_of, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class Properties:
 
 def _read_text(data: bytes, at: int) -> tuple[str, int]:
     octets, end = fields.read_shortstr_bytes(data, at)
-    return octets.decode("utf-8", "surrogateescape"), end
+    return text_of(octets), end
 
 
 def _write_text(value: str) -> bytes:
-    return fields.write_shortstr_bytes(value.encode("utf-8", "surrogateescape"))
+    return fields.write_shortstr_bytes(octets_of(value))
 
 
 _TEXT: Final = fields.FieldType("shortstr", _read_text, _write_text, b"\x00")

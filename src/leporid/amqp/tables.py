@@ -132,6 +132,16 @@ _FIXED_BYTES: Final = {_D: _DECIMAL.size} | {
 }
 
 
+def text_of(octets: bytes) -> str:
+    """Returns octets as text: those that are not UTF-8, which clients may send, as surrogates."""
+    return octets.decode("utf-8", "surrogateescape")
+
+
+def octets_of(text: str) -> bytes:
+    """Returns the octets that `text_of` made a text of."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def decode_table(data: bytes, at: int = 0) -> tuple[dict[str, Value], int]:
     """Decodes the table whose size field stands at `at`.
 
@@ -202,7 +212,7 @@ def _read_table(data: bytes, at: int, end: int, depth: int) -> dict[str, Value]:
         key_end = at + 1 + data[at]
         if key_end >= end:
             raise SyntaxFault("table field reaches past the end")
-        key = data[at + 1 : key_end].decode("utf-8", "surrogateescape")
+        key = text_of(data[at + 1 : key_end])
         value, at = _read_value(data, key_end, end, depth)
         table.setdefault(key, value)
     return table
@@ -285,7 +295,7 @@ def _write_table(table: Mapping[str, Value], depth: int) -> bytes:
     _check_encodable(depth)
     parts: list[bytes] = []
     for key, value in table.items():
-        octets = key.encode("utf-8", "surrogateescape")
+        octets = octets_of(key)
         if len(octets) > SHORTSTR_BYTES_MAX:
             raise ValueError(f"table key is longer than {SHORTSTR_BYTES_MAX} bytes: {key[:40]!r}…")
         parts += (bytes((len(octets),)), octets, _write_value(value, depth))

@@ -32,6 +32,7 @@ from leporid.amqp.tables import (
     UInt16,
     UInt32,
     Value,
+    octets_of,
 )
 
 _TYPE_NAMES: Final[dict[type, str]] = {
@@ -153,7 +154,7 @@ def erlang_text(value: Value) -> str:
             elements = [f"{{{type_name(each)},{erlang_text(each)}}}" for each in value]
         case _:
             elements = [
-                f"{{{_binary_text(_octets(key))},{type_name(each)},{erlang_text(each)}}}"
+                f"{{{_binary_text(octets_of(key))},{type_name(each)},{erlang_text(each)}}}"
                 for key, each in value.items()
             ]
     return f"[{','.join(elements)}]"
@@ -181,7 +182,3 @@ def _binary_text(octets: bytes) -> str:
         text = octets.decode("utf-8", "replace").translate(_ESCAPES)
         return f'<<"{text}">>' if text else "<<>>"
     return f"<<{','.join(map(str, octets))}>>"
-
-
-def _octets(key: str) -> bytes:
-    return key.encode("utf-8", "surrogateescape")

@@ -63,9 +63,9 @@ class FilteredMessage:
             case Property():
                 return value_of(getattr(self.properties, name.name))
             case RoutingKey():
-                return _octets(self.routing_key)
+                return tables.octets_of(self.routing_key)
             case Exchange():
-                return _octets(self.exchange)
+                return tables.octets_of(self.exchange)
             case Tag():
                 return self.tag()
             case JmsDeliveryMode():
@@ -98,17 +98,13 @@ def value_of(field_value: tables.Value) -> Value:
         case float():
             return float(field_value)
         case str():
-            return _octets(field_value)
+            return tables.octets_of(field_value)
         case bytes():
             return bytes(field_value)
         case Decimal():
             exponent = field_value.as_tuple().exponent
             return int(field_value) if exponent == 0 else float(field_value)
     return Other.VALUE
-
-
-def _octets(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 def _number(value: int) -> int | float:

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from leporid.amqp.methods import ExchangeBind, ExchangeUnbind, QueueBind, QueueUnbind
+from leporid.amqp.tables import octets_of
 from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME
 from leporid.broker.exchange.exchange import DEFAULT_EXCHANGE
 from leporid.broker.exchange.types import Binding
@@ -284,5 +285,5 @@ def _parts(key: str) -> tuple[str, str]:
 
 def quoted(text: str) -> str:
     """Quote as RabbitMQ does in keys of bindings: a tilde, too, as that stands before the hash."""
-    octets = text.encode("utf-8", "surrogateescape")
+    octets = octets_of(text)
     return quote_plus(octets, safe="").replace("~", "%7E")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from leporid.amqp.errors import CommandInvalid, SyntaxFault
-from leporid.amqp.tables import LongString, check_count, decode_table
+from leporid.amqp.tables import LongString, check_count, decode_table, text_of
 
 # Announced in connection.start, in RabbitMQ's order.
 MECHANISMS = ("PLAIN", "AMQPLAIN")
@@ -76,4 +76,4 @@ def _as_bytes(value: str | LongString) -> bytes:
 
 def _username(raw: bytes) -> str:
     """Decode a name so that one that is not UTF-8 equals no user's name, and stays printable."""
-    return raw.decode("utf-8", "surrogateescape")
+    return text_of(raw)

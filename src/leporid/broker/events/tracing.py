@@ -15,7 +15,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.properties import Properties, decode_properties
-from leporid.amqp.tables import Int32, LongString, Value
+from leporid.amqp.tables import Int32, LongString, Value, octets_of, text_of
 from leporid.broker.events.outbox import Notice
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _names_in(names: bytes) -> tuple[str, str]:
     """Return exchange and routing key, two short strings."""
     split = 1 + names[0]
     exchange, key = names[1:split], names[split + 1 :]
-    return exchange.decode(errors="surrogateescape"), key.decode(errors="surrogateescape")
+    return text_of(exchange), text_of(key)
 
 
 def _copied_to(properties: Properties) -> list[str]:
@@ -187,7 +187,7 @@ def _copied_to(properties: Properties) -> list[str]:
 
 def _short(key: str) -> str:
     """Cut a key to what a short string has room for."""
-    raw = key.encode(errors="surrogateescape")[:255]
+    raw = octets_of(key)[:255]
     return raw.decode(errors="ignore")
 
 
@@ -210,5 +210,5 @@ def _text(value: str) -> str | LongString:
     try:
         value.encode()
     except UnicodeEncodeError:
-        return LongString(value.encode(errors="surrogateescape"))
+        return LongString(octets_of(value))
     return value

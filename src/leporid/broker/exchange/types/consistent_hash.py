@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Self
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.amqp.tables import Value
+from leporid.amqp.tables import Value, octets_of
 from leporid.amqp.values import erlang_text, type_name
 from leporid.broker.exchange.types.base import Binding, Router
 from leporid.broker.exchange.types.message import RoutedMessage
@@ -142,8 +142,7 @@ def _first_key(message: RoutedMessage) -> str:
 def _octets(value: Value) -> bytes:
     """Returns what stands for a value: text and octets for themselves, else its text form."""
     if isinstance(value, str):
-        # The engine and `properties` give octets that are no UTF-8 as surrogates.
-        return value.encode("utf-8", "surrogateescape")
+        return octets_of(value)
     return bytes(value) if isinstance(value, bytes) else erlang_text(value).encode()
 
 

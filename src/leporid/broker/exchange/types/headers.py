@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.amqp.tables import LongString, Value
+from leporid.amqp.tables import LongString, Value, octets_of
 from leporid.amqp.values import comparable, erlang_text, type_name
 from leporid.broker.exchange.types.base import Binding, DistinctDestinations, Router
 from leporid.broker.exchange.types.message import RoutedMessage
@@ -70,8 +70,7 @@ class _Rule:
     def filter(self) -> HeaderMatch:
         """Returns the same for the engine."""
         terms = [
-            (name.encode("utf-8", "surrogateescape"), None if wanted is _PRESENT else wanted)
-            for name, wanted in self.terms
+            (octets_of(name), None if wanted is _PRESENT else wanted) for name, wanted in self.terms
         ]
         return HeaderMatch(terms, self.any)
 

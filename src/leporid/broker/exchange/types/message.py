@@ -11,7 +11,7 @@ from typing import Final
 
 from leporid.amqp.constants import SHORTSTR_BYTES_MAX
 from leporid.amqp.properties import Properties, decode_properties
-from leporid.amqp.tables import Value, decode_table
+from leporid.amqp.tables import Value, decode_table, octets_of
 from leporid.engine.internal.delays import delay_of
 from leporid.engine.selectors.filter import Filter
 from leporid.engine.wire.headers import header_of
@@ -82,7 +82,7 @@ class RoutedMessage:
 
     def header(self, name: str) -> Value:
         """Returns one header, without decoding the others; None if there is none."""
-        octets = name.encode("utf-8", "surrogateescape")
+        octets = octets_of(name)
         if not self.raw or len(octets) > SHORTSTR_BYTES_MAX:
             return None
         field = header_of(self.raw, octets)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Self, TypeAlias
 
-from leporid.amqp.tables import Value
+from leporid.amqp.tables import Value, octets_of
 from leporid.broker.exchange.types.base import Binding, Router
 from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.exchange.types.order_statistics import OrderStatisticTree
@@ -46,7 +46,7 @@ class ModulusHashRouter(Router):
     def add(self, binding: Binding) -> None:
         """Puts the binding in its place."""
         self._made += 1
-        name = _octets(binding.destination)
+        name = octets_of(binding.destination)
         place = self._places[binding] = binding.destination_kind, name, self._made
         # Clients cannot know it, nor choose bindings that have the same one.
         self._bindings.add(place, binding, hash((self._seed, self._made)))
@@ -59,7 +59,7 @@ class ModulusHashRouter(Router):
         """Returns the binding that one key chooses."""
         if not self._places:
             return []
-        return [self._bindings[phash2_of_binary(_octets(key)) % len(self._bindings)]]
+        return [self._bindings[phash2_of_binary(octets_of(key)) % len(self._bindings)]]
 
     def match(self, message: RoutedMessage) -> Iterable[Binding]:
         """Returns the binding that the message's keys choose."""
@@ -68,12 +68,7 @@ class ModulusHashRouter(Router):
     def matching(self, message: RoutedMessage) -> StepsTo[Iterable[Binding]]:
         """The same, in steps of one key."""
         if self._places and message.keys_hash is None:
-            message.keys_hash = yield from phash2_of_binaries(map(_octets, message.keys))
+            message.keys_hash = yield from phash2_of_binaries(map(octets_of, message.keys))
         if not self._places or message.keys_hash is None:
             return ()
         return (self._bindings[message.keys_hash % len(self._bindings)],)
-
-
-def _octets(name: str) -> bytes:
-    """The octets of a key or a name: the engine gives those that are not UTF-8 as surrogates."""
-    return name.encode("utf-8", "surrogateescape")

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from leporid.amqp.tables import Value
+from leporid.amqp.tables import Value, octets_of
 from leporid.amqp.values import type_name
 from leporid.broker.registry import StepsTo
 from leporid.engine.routing.key_hashes import jenkins_of_bytes, jenkins_of_words
@@ -64,7 +64,7 @@ def phash2_of_table(table: Mapping[str, Value]) -> int:
 def _table(table: Mapping[str, Value], value: int) -> int:
     for name in sorted(table):
         value = _word(3, 0, _TUPLE, value)
-        value = jenkins_of_bytes(name.encode("utf-8", "surrogateescape"), _BINARY + value & _BITS)
+        value = jenkins_of_bytes(octets_of(name), _BINARY + value & _BITS)
         value = _typed(table[name], value)
     return _ended(value)
 
@@ -89,7 +89,7 @@ def _typed(term: Value, value: int) -> int:
     if isinstance(term, bytes):
         octets = bytes(term)
     else:
-        octets = str(term).encode("utf-8", "surrogateescape")
+        octets = octets_of(str(term))
     return jenkins_of_bytes(octets, _BINARY + value & _BITS)
 
 

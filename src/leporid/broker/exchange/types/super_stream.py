@@ -17,7 +17,7 @@ from functools import cache
 from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.amqp.tables import Value
+from leporid.amqp.tables import Value, octets_of
 from leporid.amqp.values import erlang_text
 from leporid.broker.exchange.types.base import Binding, Router
 from leporid.broker.exchange.types.message import RoutedMessage
@@ -35,8 +35,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 def partition_of(key: str, partitions: int) -> int:
     """Return the number of the partition that a routing key belongs to."""
-    # The engine gives octets that are no UTF-8 as surrogates; here they are octets again.
-    return murmur3_32(key.encode("utf-8", "surrogateescape"), SEED) % partitions
+    return murmur3_32(octets_of(key), SEED) % partitions
 
 
 @cache

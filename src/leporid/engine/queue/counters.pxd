@@ -5,7 +5,7 @@ from libc.stdint cimport uint64_t
 cdef class Totals:
     cdef readonly uint64_t ready, unacked, held
     cdef readonly uint64_t published    # by clients, to the exchanges that count here
-    cdef readonly Totals behind         # of their backlogs; None: nobody asks
+    cdef readonly Totals backlogs       # of their backlogs; None: nobody asks
 
 cdef class DeliveryCounts:
     # To consumers, and by basic.get; with and without acknowledgements.

@@ -5,10 +5,10 @@ class Totals:
     """Messages in several queues together, as of now.
 
     Args:
-        behind: those in the backlogs of these queues.
+        backlogs: those in the backlogs of these queues.
     """
 
-    def __init__(self, behind: Totals | None = None) -> None: ...
+    def __init__(self, backlogs: Totals | None = None) -> None: ...
     @property
     def ready(self) -> int: ...
     @property
@@ -20,7 +20,7 @@ class Totals:
         """Messages that clients published to the exchanges that count here, since the start."""
 
     @property
-    def behind(self) -> Totals | None: ...
+    def backlogs(self) -> Totals | None: ...
 
 class DeliveryCounts:
     """Those of one queue, or of several together, since the start."""

@@ -10,8 +10,8 @@ queues or consumers. Invariant: `Totals` are as of now; what it counts as publis
 cdef class Totals:
     """Messages in several queues together, as of now."""
 
-    def __init__(self, Totals behind=None):
-        self.behind = behind
+    def __init__(self, Totals backlogs=None):
+        self.backlogs = backlogs
 
     def __repr__(self):
         return f"<Totals ready={self.ready} unacked={self.unacked} held={self.held}>"

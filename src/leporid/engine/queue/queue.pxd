@@ -68,8 +68,8 @@ cdef class Queue:
     cdef public object given_up         # (reason): called when such a message is dropped; or None
     cdef readonly bint paused           # delivers nothing, to nobody
     cdef bint listed                    # is in queues.ready_queues
-    cdef bint behind                    # a turn had no time to drop all that is over the limits
-    cdef object fleeting                # numbers of AT_ONCE entries; None: there were none
+    cdef bint excess_left               # a turn had no time to drop all that is over the limits
+    cdef object zero_ttl                # entries with a TTL of 0; None: there were none
     cdef uint64_t head_seq              # without priorities: later entries were never delivered
     cdef readonly SequenceHeap returned     # requeued entries, before head_seq
     cdef readonly list lanes            # with priorities: a SequenceHeap for each
@@ -86,14 +86,14 @@ cdef class Queue:
     cdef int drop(self, uint64_t seq, Slot *slot, str reason) except -1
     cdef int requeue(self, uint64_t seq, Slot *slot, bint failed) except -1
     cdef int put_back(self, uint64_t seq, Slot *slot) except -1
-    cdef int come_back(self, uint64_t seq, Slot *slot) except -1
+    cdef int make_ready(self, uint64_t seq, Slot *slot) except -1
     cdef int hold(self, uint64_t seq, Slot *slot) except -1
     cdef int hold_until(self, uint64_t seq, Slot *slot, uint64_t at_ms) except -1
-    cdef int let_go(self, Slot *slot) except -1
-    cdef int stand(self, uint64_t seq, Slot *slot) except -1
+    cdef int end_hold(self, Slot *slot) except -1
+    cdef int push_ready(self, uint64_t seq, Slot *slot) except -1
     cdef int set_ttl(self, uint64_t seq, uint64_t ttl_ms) except -1
     cdef int expire(self, uint64_t seq) except -1
-    cdef int drop_fleeting(self) except -1
+    cdef int expire_zero_ttl(self) except -1
     cdef bint is_timer(self, uint64_t seq, uint64_t at_ms)
     cdef bint shorten(self, Timer *due)
     cdef bint over_limit(self) noexcept

@@ -162,7 +162,7 @@ cdef class Queue:
         totals.held += self.held_count
         self.totals = totals
         if self.backlog is not None:
-            self.backlog.count_in(totals.behind or self.queues.uncounted)
+            self.backlog.count_in(totals.backlogs or self.queues.uncounted)
 
     def count_as(self, str kind not None, str vhost=None):
         """Count its deliveries among those of all queues of a type, and of a virtual host; before
@@ -253,7 +253,7 @@ cdef class Queue:
         slot.share = share
         if self.lanes is not None:
             slot.priority = min(priority, self.max_priority)
-            self.stand(seq, slot)
+            self.push_ready(seq, slot)
             self.queues.clock.units += 1    # a heap, maybe a new one
             if self.selection is not None:
                 self.selection.ends[slot.priority] = seq + 1
@@ -301,7 +301,7 @@ cdef class Queue:
             self.unacked_count -= 1
             self.totals.unacked -= 1
         elif slot.state == HELD:
-            self.let_go(slot)
+            self.end_hold(slot)
         else:
             self.ready_count -= 1
             self.totals.ready -= 1
@@ -318,7 +318,7 @@ cdef class Queue:
             return self.settle(seq, slot)
         return self.queues.dead_lettering.dead_letter(self, seq, slot, reason)
 
-    cdef int stand(self, uint64_t seq, Slot *slot) except -1:
+    cdef int push_ready(self, uint64_t seq, Slot *slot) except -1:
         """Put a ready entry into the heap of its priority, or of requeued entries."""
         cdef SequenceHeap order = self.returned
         if self.lanes is not None:
@@ -344,7 +344,7 @@ cdef class Queue:
         """Make an unacked entry ready again, in its place."""
         self.unacked_count -= 1
         self.totals.unacked -= 1
-        return self.come_back(seq, slot)
+        return self.make_ready(seq, slot)
 
     cdef int hold(self, uint64_t seq, Slot *slot) except -1:
         """Hold an unacked entry for a delay that grows with its returns (delayed retries).
@@ -366,7 +366,7 @@ cdef class Queue:
         self.held_bytes += self.logs.record(slot.position).body_len
         return self.queues.hold(at_ms, self.id, seq)
 
-    cdef int let_go(self, Slot *slot) except -1:
+    cdef int end_hold(self, Slot *slot) except -1:
         """End the delay of a held entry."""
         self.held_count -= 1
         self.totals.held -= 1
@@ -374,9 +374,9 @@ cdef class Queue:
         self.queues.held_count -= 1
         return 0
 
-    cdef int come_back(self, uint64_t seq, Slot *slot) except -1:
+    cdef int make_ready(self, uint64_t seq, Slot *slot) except -1:
         """Make an entry ready again, in its place; it is in no other count."""
-        self.stand(seq, slot)
+        self.push_ready(seq, slot)
         if self.selection is not None:
             self.selection.came_back(seq)
         slot.state = READY
@@ -401,9 +401,9 @@ cdef class Queue:
             slot.expires_at_ms = self.queues.clock.now_ms + ttl_ms
             return self.queues.timers.add(slot.expires_at_ms, self.id, seq)
         slot.expires_at_ms = AT_ONCE
-        if self.fleeting is None:
-            self.fleeting = deque()
-        self.fleeting.append(seq)
+        if self.zero_ttl is None:
+            self.zero_ttl = deque()
+        self.zero_ttl.append(seq)
         self.wake()
         return 0
 
@@ -417,18 +417,18 @@ cdef class Queue:
         self.drop(seq, slot, "expired")
         return 1
 
-    cdef int drop_fleeting(self) except -1:
+    cdef int expire_zero_ttl(self) except -1:
         """Drop what was to be delivered at once (RabbitMQ, TTL) and was not.
 
         Not before the queue had time to deliver all that it could. A dead letter that is made here
         and has such a time to live itself waits until its queue has delivered.
         """
-        cdef Py_ssize_t left = len(self.fleeting)
+        cdef Py_ssize_t left = len(self.zero_ttl)
         if self.selection is not None and self.selection.searching:
             return 0    # the search goes on, and comes back here
         while left and not self.listed:
             left -= 1
-            self.queues.expired += self.expire(self.fleeting.popleft())
+            self.queues.expired += self.expire(self.zero_ttl.popleft())
             if spend(self.queues.clock, 1):
                 self.wake()
         return 0
@@ -480,12 +480,12 @@ cdef class Queue:
         """Drop messages from the head while a limit is exceeded (overflow drop-head), or some."""
         cdef Slot *slot
         cdef uint64_t seq, left = DROPS_A_VISIT
-        self.behind = False
+        self.excess_left = False
         while self.limited and self.overflow == DROP_HEAD and self.over_limit():
             if self.dead_letters is not None and self.queues.dead_lettering.put_off(self):
                 break
             if not left:
-                self.behind = True
+                self.excess_left = True
                 self.wake()
                 break
             slot = self.pop_any(&seq)
@@ -623,9 +623,9 @@ cdef class Queue:
         cdef Taker taker
         cdef Slot *slot
         cdef uint64_t seq, ready_bytes
-        if self.behind:
+        if self.excess_left:
             self.drop_excess()
-        if self.behind or self.paused:
+        if self.excess_left or self.paused:
             return 0
         if self.selection is not None:
             return self.selection.deliver()

@@ -75,7 +75,7 @@ cdef class Queues(Entries):
         """The backlog of a queue; made with its first message."""
         if queue.backlog is None:
             queue.backlog = self.add(self.make_backlog(queue))
-            queue.backlog.count_in(queue.totals.behind or self.uncounted)
+            queue.backlog.count_in(queue.totals.backlogs or self.uncounted)
         return queue.backlog
 
     # ------------------------------------------------------------- counters
@@ -256,8 +256,8 @@ cdef class Queues(Entries):
                 queue = <Queue> self.ready_queues.popleft()
                 queue.listed = False
                 queue.deliver()
-                if queue.fleeting is not None:
-                    queue.drop_fleeting()
+                if queue.zero_ttl is not None:
+                    queue.expire_zero_ttl()
                 if spend(self.clock, 1):
                     return 0
             # Before the next queues, so that consumers of lower priority do not take the messages.
@@ -322,8 +322,8 @@ cdef class Queues(Entries):
             if is_held(self, &timer):
                 queue = <Queue> self.by_id[timer.queue]
                 slot = queue.slot_of(timer.seq)
-                queue.let_go(slot)
-                queue.come_back(timer.seq, slot)
+                queue.end_hold(slot)
+                queue.make_ready(timer.seq, slot)
             if spend(self.clock, 1):
                 return True
         return False
@@ -371,11 +371,11 @@ cdef class Queues(Entries):
     cdef Queue restored(self, uint32_t number):
         """The queue of an id, or None; a backlog is made, since it has no definition."""
         cdef Queue queue = self.by_id.get(number)
-        cdef Queue behind
+        cdef Queue owner
         if queue is None and number & BACKLOG_BIT and number < TRANSIENT_IDS:
-            behind = self.by_id.get(number ^ BACKLOG_BIT)
-            if behind is not None:
-                queue = self.backlog_of(behind)
+            owner = self.by_id.get(number ^ BACKLOG_BIT)
+            if owner is not None:
+                queue = self.backlog_of(owner)
         return queue
 
     cdef int restore_entry(self, uint32_t number, uint64_t seq, uint64_t position) except -1:

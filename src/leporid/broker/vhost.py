@@ -103,8 +103,8 @@ class VirtualHost(VhostMetadata):
         self._queues: ShardedDict[str, QueueState] = ShardedDict()
         self._queue_count = 0
         self.consumers = Consumers()
-        self._behind = Totals()
-        self._totals = Totals(self._behind)
+        self._backlog_totals = Totals()
+        self._totals = Totals(self._backlog_totals)
         self.offset_tracking = OffsetTracking(self._recorder, registry.engine)
         self.pipeline_runs = PipelineRuns(self._recorder, registry.memory)
         self.groups = Groups(self, self._recorder, registry)
@@ -341,6 +341,7 @@ class VirtualHost(VhostMetadata):
         )
         exchange.kept_bytes = size_of(EXCHANGE_BYTES, name, arguments)
         self._registry.memory.definitions.add(exchange.kept_bytes)
+        self.routing.follow_bindings(exchange)
         self._topology.add_exchange(exchange)
         self.histories.begin(exchange)
         self.delay_stores.prepare(exchange, routes)
@@ -675,7 +676,7 @@ class VirtualHost(VhostMetadata):
             unacked_count=self._totals.unacked,
             held_count=self._totals.held,
             delays=self.delay_stores.statistics(),
-            backlog=self._behind.ready,
+            backlog=self._backlog_totals.ready,
             given_up=dict(self._given_up),
             remembered=self.histories.remembered,
             retrying=self.groups.retrying,

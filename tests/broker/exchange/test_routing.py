@@ -106,6 +106,47 @@ def exchange(here, request) -> str:
     return "x"
 
 
+# ------------------------------------------------------------------ without a filter
+
+
+def test_what_bindings_alone_say_is_followed_by_the_engine(here, monkeypatch):
+    def resolving(*asked):
+        pytest.fail(f"asked about {asked}")
+
+    monkeypatch.setattr(routing.Routing, "resolving", resolving)
+    here.exchange("x", "topic")
+    here.queues("a", "b")
+    for queue, key in [("a", "#"), ("b", "k.*"), ("b", "*.two")]:
+        here.bind("x", queue, key)
+    for _ in range(2):
+        ways = [here.goes("x", raw(), key) for key in ("k.one", "k.two", "z.two", "z", "")]
+        assert ways == ["ab", "ab", "ab", "a", "a"]
+        assert [here.goes("", raw(), key) for key in ("a", "b", "c", "")] == ["a", "b", "", ""]
+    finished(here.vhost.deleting_queue(here.vhost.find_queue("b")))
+    assert [here.goes("x", raw(), "k.two"), here.goes("", raw(), "b")] == ["a", ""]
+    here.queues("b", "c")
+    assert [here.goes("x", raw(), "k.two"), here.goes("x", raw(), "k.new")] == ["a", "a"]
+    assert [here.goes("", raw(), key) for key in "abc"] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("kind", ["direct", "topic"])
+def test_a_filter_and_an_alternate_exchange_have_a_say(here, kind):
+    here.exchange("x", kind)
+    here.queues("a", "b", "c")
+    here.bind("x", "a", "k")
+    here.filtered("x", "b", "k", sql="n = 1")
+    assert [here.goes("x", raw(n=n)) for n in (1, 2, 1)] == ["ab", "a", "ab"]
+    assert here.goes("x", raw(), "other") == ""
+    here.unbind("x", "b", "k", sql="n = 1")
+    assert [here.goes("x", raw(n=1)), here.goes("x", raw(), "new")] == ["a", ""]
+    here.exchange("y", kind, **{"alternate-exchange": "all"})
+    here.bind("y", "a", "k")
+    assert [here.goes("y", raw()), here.goes("y", raw(), "other")] == ["a", ""]
+    here.exchange("all", "fanout")
+    here.bind("all", "c", "")
+    assert [here.goes("y", raw()), here.goes("y", raw(), "other")] == ["a", "c"]
+
+
 # ------------------------------------------------------------------ one exchange
 
 

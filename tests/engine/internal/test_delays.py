@@ -470,21 +470,3 @@ def test_a_due_message_is_appended_to_many_streams_in_steps(world):
     assert max(steps) <= 3 * 8
     assert [stream.next_offset for stream in streams] == [1] * 100
     assert (world.came(), world.waiting()) == ([b"x"], 0)
-
-
-def test_keys_of_delayed_messages_are_counted_once_by_the_bindings_that_they_meet(world):
-    def kept(keys: int) -> int:
-        for cache in world.caches.values():
-            cache.forget()
-        for number in range(keys):
-            world.send(b"x", delayed(50), key=f"{number:04}")
-        world.sleep(51)
-        assert world.waiting() == 0
-        return int(world.engine.cached_routes.bytes)
-
-    met = [object()]
-    by_key = [kept(keys) for keys in (1, 30)]
-    world.caches["d"].met_by = lambda key: met
-    by_met = [kept(keys) for keys in (1, 30)]
-    assert by_met[0] > by_key[0]
-    assert by_met[1] - by_key[1] == by_met[0] - by_key[0]

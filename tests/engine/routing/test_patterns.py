@@ -33,6 +33,18 @@ def fits(pattern: str, key: str) -> bool:
     return len(words) in reached
 
 
+def found(patterns: Patterns, key: str) -> list:
+    """What the key matches, which is the same at once and by a search."""
+    searched = sorted(patterns.match(key))
+    at_once = patterns.match_at_once(key)
+    if len(split(key)) > 63:
+        assert at_once is None
+    else:
+        assert at_once is not None
+        assert sorted(at_once) == searched
+    return searched
+
+
 def made_of(texts: list[str]) -> Patterns:
     patterns = Patterns()
     for text in dict.fromkeys(texts):
@@ -45,7 +57,7 @@ def made_of(texts: list[str]) -> Patterns:
 def test_matches_what_a_plain_matcher_matches(texts: list[str], keys: list[str]):
     patterns = made_of(texts)
     for key in keys:
-        assert sorted(patterns.match(key)) == sorted(text for text in set(texts) if fits(text, key))
+        assert found(patterns, key) == sorted(text for text in set(texts) if fits(text, key))
 
 
 # A few words more than 64, 128 and so on, so that sets of several integers meet words that the key
@@ -61,7 +73,7 @@ def test_matches_what_a_plain_matcher_matches(texts: list[str], keys: list[str])
 def test_long_keys(texts: list[str], count: int, filling: str, head: str, tail: str):
     patterns = made_of(texts)
     key = ".".join([head, *[filling] * count, tail])
-    assert sorted(patterns.match(key)) == sorted(text for text in set(texts) if fits(text, key))
+    assert found(patterns, key) == sorted(text for text in set(texts) if fits(text, key))
 
 
 @pytest.mark.parametrize("count", [62, 63, 64, 65, 127, 128, 129, 255, 256, 1000])
@@ -93,7 +105,7 @@ def test_patterns_that_come_and_go(data: st.DataObject):
                 model[new] = None
                 patterns.add(new[0], new)
         key = data.draw(dotted(KEY_WORDS, 5))
-        assert sorted(patterns.match(key)) == sorted(each for each in model if fits(each[0], key))
+        assert found(patterns, key) == sorted(each for each in model if fits(each[0], key))
         assert patterns.node_count <= 2 * len(model)
     for each in model:
         patterns.remove(each[0], each)
@@ -161,6 +173,17 @@ def test_a_step_is_short_however_many_patterns_there_are():
         steps += 1
     # Each has some 120 words, for each of which three integers are moved.
     assert steps > 20
+
+
+def test_what_takes_long_is_not_found_at_once():
+    patterns = made_of([hostile(number, ("*", "a"), "*.a." * 64) for number in range(2000)])
+    key = ".".join(["a"] * 63)
+    assert patterns.match_at_once(key) is None
+    patterns = Patterns()
+    for number in range(2000):
+        patterns.add("x.*", number)
+    assert patterns.match_at_once("x.y") is None
+    assert patterns.match_at_once("y.y") == []
 
 
 def test_nodes_go_with_what_needs_them():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import Counter
+from typing import Any
 
 import pytest
 from tests.engine.frames import properties, publish, table
@@ -231,37 +232,48 @@ class Binding:
 @pytest.fixture
 def meeting(routes):
     """Keys that begin with the same letter meet the same bindings; others meet none."""
-    routes.met = {"a": [Binding()], "b": [Binding(), Binding()]}
+    routes.met = {"a": [Binding()], "b": [Binding(), Binding()], "": []}
+    routes.leads = {"a": [], "b": [], "": []}
+    routes.followed = Counter()
+
+    def follow(met: list[Binding]) -> Any:
+        letter = next((each for each, bindings in routes.met.items() if bindings == met), "")
+        routes.followed[letter] += 1
+        return routes.leads[letter]
+
     routes.cache.met_by = lambda key: routes.met.get(key[:1], [])
+    routes.cache.queues_met = follow
     return routes
 
 
-def test_keys_that_meet_the_same_bindings_are_asked_for_once(meeting, queue):
-    for letter in "abc":
-        meeting.queues |= {f"{letter}{number}": [queue] * (letter < "c") for number in range(100)}
+def test_the_same_bindings_are_followed_once_and_nobody_is_asked(meeting, queue):
+    meeting.leads |= {"a": [queue], "b": [queue]}
     for number in range(100):
         meeting.send(f"a{number}", f"b{number}", f"c{number}", f"a{number}")
-    assert meeting.asked == {"a0": 1, "b0": 1, "c0": 1}
+    assert meeting.followed == {"a": 1, "b": 1, "": 1}
+    assert not meeting.asked
     assert queue.ready_count == 300
 
 
-def test_what_changes_is_asked_for_again(meeting, queue, engine):
-    meeting.queues = {"a0": [queue]}
+def test_what_changes_is_followed_again(meeting, queue, engine):
+    meeting.leads["a"] = [queue]
     meeting.send("a0", "a1")
     other = engine.queue(1, "other", False)
-    meeting.queues = {"a2": [other], "a3": [queue]}
+    meeting.leads["a"] = [other]
     meeting.cache.forget_key("b")  # whatever changes, changes the epoch
     meeting.send("a2", "a4", "a0")
     assert (queue.ready_count, other.ready_count) == (3, 2)
-    assert meeting.asked == {"a0": 1, "a2": 1}
+    assert meeting.followed == {"a": 2}
     meeting.cache.forget()
+    meeting.leads["a"] = [queue]
     meeting.send("a3", "a5", "a0")
     assert (queue.ready_count, other.ready_count) == (6, 2)
 
 
 def test_a_binding_at_the_address_of_one_that_went_is_another_one(meeting, queue):
-    meeting.queues = {"a0": [queue]}
+    meeting.leads["a"] = [queue]
     meeting.send("a0")
+    meeting.leads["a"] = []
     addresses = {id(meeting.met["a"][0])}
     for number in range(1, 100):
         meeting.met["a"] = [Binding()]
@@ -269,7 +281,15 @@ def test_a_binding_at_the_address_of_one_that_went_is_another_one(meeting, queue
         addresses.add(id(meeting.met["a"][0]))
         meeting.send(f"a{number}")
     assert queue.ready_count == 1
-    assert meeting.asked == {f"a{number}": 1 for number in range(100)}
+    assert meeting.followed == {"a": 100}
+
+
+def test_where_bindings_do_not_say_all_each_key_is_asked_for(meeting, queue):
+    meeting.leads["a"] = None
+    meeting.queues = {f"a{number}": [queue] for number in range(10)}
+    meeting.send(*meeting.queues, *meeting.queues)
+    assert meeting.asked == dict.fromkeys(meeting.queues, 1)
+    assert queue.ready_count == 20
 
 
 def test_what_takes_long_or_meets_very_many_is_asked_for_by_key(meeting, queue):
@@ -295,6 +315,7 @@ def test_the_memory_of_a_route_by_its_bindings_is_counted_once(meeting, engine, 
         return int(engine.cached_routes.bytes)
 
     meeting.queues = {f"{letter}{number}": [queue] for letter in "ab" for number in range(50)}
+    meeting.leads |= {"a": [queue], "b": [queue]}
     meets, by_key = meeting.cache.met_by, {}
     many = list(meeting.queues)
     meeting.cache.met_by = None
@@ -324,3 +345,19 @@ def test_routes_by_bindings_are_bounded(meeting, engine):
     meeting.cache.forget()
     assert engine.cached_routes.bytes == 0
     assert most < 10_000_000
+
+
+def test_a_full_cache_keeps_its_keys_until_many_others_were_used(meeting, engine, queue):
+    meeting.leads |= {"a": [queue], "b": [queue]}
+    meeting.send(*(f"a{number}" for number in range(32_768)))
+    meeting.send("b0")
+    full = engine.cached_routes.bytes
+    for number in range(1, 131_071):
+        meeting.send(f"b{number}")
+    assert engine.cached_routes.bytes == full
+    meeting.send("b-last")
+    assert engine.cached_routes.bytes == 0
+    assert queue.ready_count == 32_768 + 131_072
+    assert meeting.followed == {"a": 1, "b": 1}
+    meeting.send("b-last", "b-last")
+    assert 0 < engine.cached_routes.bytes < full / 1000

@@ -118,9 +118,9 @@ class ExchangeState:
         router = self.router
         alone = not (router.strict_keys or self.leads_on)
         self.routes.keyless = alone and router.ignores_keys
-        # Bindings say where messages go, but of the default exchange names of queues do.
-        plain = alone and not (router.per_message or router.history_length or router.cache_size)
-        self.routes.met_by = router.met_by if plain and self.name != DEFAULT_EXCHANGE else None
+        if self.name != DEFAULT_EXCHANGE:  # whose messages go where names of queues say
+            plain = alone and not (router.per_message or router.history_length or router.cache_size)
+            self.routes.met_by = router.met_by if plain else None
 
     @property
     def leads_on(self) -> bool:

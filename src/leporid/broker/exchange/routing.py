@@ -14,8 +14,9 @@ from weakref import WeakValueDictionary
 from leporid.amqp.errors import Fault
 from leporid.amqp.methods import BasicPublish
 from leporid.broker.exchange.delays import DelaysState
+from leporid.broker.exchange.exchange import DEFAULT_EXCHANGE
 from leporid.broker.exchange.history import CacheState, HistoryState
-from leporid.broker.exchange.types import RoutedMessage
+from leporid.broker.exchange.types import Binding, RoutedMessage
 from leporid.broker.exchange.verdict_queues import VerdictQueueState
 from leporid.broker.queue.queue import QueueState
 from leporid.broker.registry import StepsTo, finished
@@ -49,6 +50,10 @@ to a queue of its own besides, would be as many times more."""
 
 ROUTE_MEMBERS_MAX: Final = MEMBERS_MAX // 4
 """Filters in one route that is kept. With more, all routes would be forgotten while it is made."""
+
+
+def _engines(queues: list[QueueState]) -> list[Queue]:
+    return [queue.engine for queue in queues]
 
 
 class Routing:
@@ -100,6 +105,31 @@ class Routing:
             return (yield from self.routing(exchange, (key,), properties))
         except Fault as fault:
             raise fault.blame(BasicPublish) from None
+
+    def follow_bindings(self, exchange: ExchangeState) -> None:
+        """Have the engine follow bindings itself where these say all (`RouteCache.met_by`).
+
+        A queue is its own binding to the default exchange.
+        """
+        if exchange.name == DEFAULT_EXCHANGE:
+            exchange.routes.met_by = self._named
+            exchange.routes.queues_met = _engines
+        else:
+            exchange.routes.queues_met = self._queues_met
+
+    def _named(self, key: str) -> list[QueueState]:
+        queue = self._queues.get(key)
+        return [] if queue is None else [queue]
+
+    def _queues_met(self, met: list[Binding]) -> list[Queue] | None:
+        """Return the queues of messages that meet some bindings; None: a filter has a say in it."""
+        names: dict[str, None] = {}
+        for binding in met:
+            if binding.filtered:
+                return None
+            names[binding.destination] = None
+        found = [self._queues.get(name) for name in names]
+        return [queue.engine for queue in found if queue is not None]
 
     def routing(
         self, exchange: ExchangeState, keys: Sequence[str], properties: bytes

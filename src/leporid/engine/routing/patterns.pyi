@@ -36,5 +36,11 @@ class Patterns:
     def add(self, pattern: str, value: Hashable) -> None: ...
     def remove(self, pattern: str, value: Hashable) -> None: ...
     def match(self, key: str) -> list[Any]: ...
+    def match_at_once(self, key: str) -> list[Any] | None:
+        """The same if the key is short and few patterns are alike, so that it is found at once.
+
+        None: it is to be searched for.
+        """
+
     def search(self, key: str) -> Search:
         """Begin to find the same in steps; between them patterns may come and go."""

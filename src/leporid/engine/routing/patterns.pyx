@@ -13,7 +13,9 @@ whatever the wildcards are. The other way round, with a set of nodes that one wo
 further, it costs more than a minute for 10,000 patterns of 255 bytes; a matcher that backtracks
 never ends (CVE-2026-67419).
 
-That many patterns still cost milliseconds, so the walk can be left at any node and taken up later
+Nearly all keys have few words, so that the set is one integer, and come to a few nodes: such a walk
+is a plain recursion (`Patterns.match_at_once`). Many patterns still cost milliseconds, so the walk
+of any other key can be left at any node and taken up later
 (`Search`). Patterns may come and go in between. A node's words therefore never change: a node that
 is divided or united is replaced. A replaced node shares its values and children with the one in its
 place, so a walk that has come to it still finds every pattern that was there all the time, once.
@@ -26,6 +28,7 @@ keys leave no memory behind. Between two calls, no word has a `first`.
 from libc.stdint cimport int32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
+from cpython.ref cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
 from leporid.engine.bounds.sharded_dict cimport ShardedDict
@@ -43,6 +46,9 @@ cdef enum:
     # and a value cost besides.
     WORK_A_STEP = 16384
     NODE_WORK = 8
+    # Of a key that is matched at once, its words, whose positions are one integer, and its work.
+    SHORT_MAX = 63
+    WORK_AT_ONCE = 4096
 
 # Values of `Word.slot` that are not the number of a mask.
 cdef enum:
@@ -101,6 +107,14 @@ cdef struct Walk:
     uint64_t *masks         # of each slot
     uint64_t *sets          # of each node on the way down
     int32_t *next           # the next position of the same word; -1 if there is none
+
+
+# A key of at most `SHORT_MAX` words. `all` are its positions.
+cdef struct ShortKey:
+    (PyObject *)[SHORT_MAX] words   # NULL: no pattern has it
+    int32_t end
+    uint64_t all
+    Py_ssize_t work                 # that is left to do at once
 
 
 cdef class Patterns:
@@ -187,9 +201,76 @@ cdef class Patterns:
             pass
         return search.found
 
+    cpdef list match_at_once(self, str key):
+        """The same if the key is short and few patterns are alike, so that it is found at once."""
+        cdef list texts = split(key), found = []
+        cdef ShortKey short
+        cdef Py_ssize_t at
+        cdef str text
+        if len(texts) > SHORT_MAX:
+            return None
+        short.end = <int32_t> len(texts)
+        short.all = ~<uint64_t> 0 >> (63 - short.end)
+        short.work = WORK_AT_ONCE
+        for at, text in enumerate(texts):
+            word = self.vocabulary.get(text)    # which holds it
+            short.words[at] = NULL if word is None else <PyObject *> word
+        return found if self.collect(self.root, 1, &short, found) else None
+
     def search(self, str key):
         """Begin to find the same in steps; between them patterns may come and go."""
         return Search(self, key)
+
+    # ------------------------------------------------------------------ short keys
+
+    cdef bint collect(self, Node node, uint64_t positions, ShortKey *key, list found) except -1:
+        """Collect the values of a node that was reached, and of those below; False: too many."""
+        cdef dict few
+        cdef Node child
+        cdef Word word
+        cdef uint64_t left
+        cdef int32_t at
+        if node.values is not None and positions >> key.end & 1:
+            if type(node.values) is not dict:
+                return False
+            found.extend(<dict> node.values)
+            key.work -= len(<dict> node.values)
+        if node.children is None:
+            return True
+        # As in `Search.visit`: all children, or those whose first word is at one of the positions.
+        few = node.children.root.entries
+        if few is not None and len(few) <= popcount(positions) + 2:
+            for child in few.values():
+                if not self.enter(child, positions, key, found):
+                    return False
+            return True
+        left = positions & ~(<uint64_t> 1 << key.end)
+        while left:
+            at = lowest(left)
+            left &= left - 1
+            key.work -= NODE_WORK
+            if key.words[at] == NULL or is_before(key, at, positions):
+                continue
+            child = node.children.get(<Word> key.words[at])
+            if child is not None and not self.enter(child, positions, key, found):
+                return False
+        for word in (self.one_word, self.any_words):
+            child = node.children.get(word)
+            if child is not None and not self.enter(child, positions, key, found):
+                return False
+        return True
+
+    cdef bint enter(self, Node node, uint64_t positions, ShortKey *key, list found) except -1:
+        """Go on to a child, and collect what is there if the key comes to it; False: too much."""
+        cdef Py_ssize_t at
+        key.work -= NODE_WORK
+        if key.work < 0:
+            return False
+        for at in range(PyTuple_GET_SIZE(node.words)):
+            positions = moved(key, <Word> PyTuple_GET_ITEM(node.words, at), positions)
+            if not positions:
+                return True
+        return self.collect(node, positions, key, found)
 
     # ------------------------------------------------------------------ the words
 
@@ -511,6 +592,33 @@ cdef bint step_sparse(Walk *walk, Word word, uint64_t *positions) noexcept:
         at = walk.next[at]
     memcpy(positions, ahead, walk.limbs * sizeof(uint64_t))
     return left
+
+
+cdef inline uint64_t moved(ShortKey *key, Word word, uint64_t positions) noexcept:
+    """The same for a short key; returns the positions."""
+    cdef uint64_t left, ahead = 0
+    cdef int32_t at
+    if word.slot == ANY_WORDS:
+        return (positions | (~positions + 1)) & key.all     # the lowest bit, and all above
+    if word.slot == ONE_WORD:
+        return positions << 1 & key.all
+    left = positions & ~(<uint64_t> 1 << key.end)
+    while left:
+        at = lowest(left)
+        left &= left - 1
+        if key.words[at] == <PyObject *> word:
+            ahead |= <uint64_t> 2 << at
+    return ahead
+
+
+cdef inline bint is_before(ShortKey *key, int32_t at, uint64_t positions) noexcept:
+    """Whether a word of a short key is also at an earlier one of the positions."""
+    cdef uint64_t left = positions & ((<uint64_t> 1 << at) - 1)
+    while left:
+        if key.words[lowest(left)] == key.words[at]:
+            return True
+        left &= left - 1
+    return False
 
 
 cdef bint holds(uint64_t *positions, int32_t at) noexcept:

@@ -32,6 +32,7 @@ cdef class Route:
     cdef uint64_t hash              # of the key
 
 cdef Route make_route(object queues)
+cdef Route same_way(Route route)
 cdef Route narrowed(Route route, list queues)
 cdef Route without_streams(Route route)
 cdef Route stored_in_streams(Route route)

@@ -60,6 +60,16 @@ cdef Route make_route(object queues):
     return route
 
 
+cdef Route same_way(Route route):
+    """Another route to the same queues, made as `make_route` makes it."""
+    cdef Route made = Route()
+    made.queues, made.own_records, made.targets = route.queues, route.own_records, route.targets
+    made.durable, made.unroutable, made.wide = route.durable, route.unroutable, route.wide
+    made.refusing, made.caching = route.refusing, route.caching
+    made.deduplicates = route.deduplicates
+    return made
+
+
 cdef Route narrowed(Route route, list queues):
     """The route with some of its queues; it still says why others were left out."""
     cdef Route left = make_route(queues + (route.own_records or []))

@@ -19,8 +19,11 @@ cdef class CachedRoutes:
     cdef readonly uint64_t bytes    # the memory of all of them, roughly
     cdef Jobs jobs                  # frees the routes of a cache that is cleared
     cdef dict caches                # that have routes; the one that began to fill first comes first
+    cdef list cleared               # tables of caches that were cleared
+    cdef bint is_freeing            # a job frees their routes
     cdef int add(self, RouteCache routes, uint64_t size) except -1
     cdef int remove(self, RouteCache routes) except -1
+    cdef int free_later(self, list table, Clock clock) except -1
 
 cdef class RouteCache:
     cdef readonly str name
@@ -31,6 +34,8 @@ cdef class RouteCache:
     # (key) gives the bindings that its messages meet, if they say where these go and are found in a
     # moment, else None; or None.
     cdef public object met_by
+    # (bindings) gives the queues of messages that meet these, or None; or None.
+    cdef public object queues_met
     cdef readonly bint retired
     # Messages that clients published here, and the queues that took them, since it was made.
     cdef readonly uint64_t published, routed
@@ -50,6 +55,7 @@ cdef class RouteCache:
     cdef list table                 # Route or None, open addressing
     cdef uint64_t mask
     cdef uint64_t count
+    cdef uint64_t not_cached        # messages whose keys found no room in it, and needed none
     cdef uint64_t outcomes_bytes    # the memory of all outcomes, roughly
     cdef dict by_met                # by the bindings that are met: a route, and these
     cdef uint64_t met_epoch, met_bytes  # when `by_met` was true; its memory, roughly
@@ -61,8 +67,8 @@ cdef class RouteCache:
     cdef Route with_room(self, Route route)
     cdef int check_text(self, const uint8_t *key, size_t size) except -1
     cdef Route cached(self, const uint8_t *key, size_t size)
-    cdef Route as_others(self, const uint8_t *key, size_t size)
-    cdef int note_met(self, Route route) except -1
+    cdef Route by_bindings(self, const uint8_t *key, size_t size)
+    cdef Route route_met(self, list met)
     cdef int forget_met(self) except -1
     cdef int check(self, const uint8_t *key, size_t size, list copies) except -1
     cdef int keep_outcome(self, dict outcomes, bytes passed, Route outcome) except -1

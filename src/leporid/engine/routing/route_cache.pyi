@@ -7,6 +7,7 @@ from typing import Any, Final, final
 from leporid.engine.bounds.clock import Clock
 from leporid.engine.internal.delays import Delays
 from leporid.engine.queue.counters import Totals
+from leporid.engine.queue.queue import Queue
 from leporid.engine.selectors.filter import Filter, FilterCounters
 
 BY_MESSAGE: Final[object]
@@ -36,6 +37,10 @@ class RouteCache:
     met_by: Callable[[str], list[Any] | None] | None
     """Gives the bindings that messages with a key meet, the same objects each time. Where these go
     depends on nothing else. None: it takes long, or depends on more."""
+
+    queues_met: Callable[[list[Any]], list[Queue] | None] | None
+    """Gives the queues of messages that meet some bindings, each once. None: the resolver is to be
+    asked, as a filter has a say in it."""
 
     make_delays: Callable[[], object] | None
     """Sets `delays` when the first message is delayed; None: messages cannot be delayed here."""

@@ -2,10 +2,10 @@
 
 Responsible for finding the route of a key in one probe, and for finding that of a message in as
 many slices of time as it takes (`Resolution`), and giving its queues room for an entry in the same
-way. Of a key that is not cached, it may be that of another key whose messages meet the same
-bindings: publishers who never repeat a key ask the resolver seldom. It must not know exchange types
-or alternate exchanges, nor of bindings anything but whether two are the same: the control plane's
-resolver does. Invariant: a cached route is what the resolver would return now; whoever changes a
+way. Where the bindings that a key meets say all, a key that is not cached has the route of the
+bindings, and the resolver is not asked: publishers who never repeat a key would ask it always. It
+must not know exchange types or alternate exchanges, nor of bindings anything but whether two are
+the same: the control plane does. Invariant: a cached route is what the resolver would return now; whoever changes a
 binding calls `forget` on every exchange it concerns. What was found in slices, and something has
 changed meanwhile, is not cached.
 """
@@ -19,7 +19,7 @@ from leporid.engine.bounds.clock cimport Clock, spend
 from leporid.engine.bounds.jobs cimport Jobs
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.conditional_routes cimport ConditionalRoute, FilterOutcomes
-from leporid.engine.routing.route cimport Route, all_queues, make_route
+from leporid.engine.routing.route cimport Route, all_queues, make_route, same_way
 from leporid.engine.selectors.filter cimport FilterCounters
 from leporid.engine.wire.hashing cimport hash_hidden, keep_secret
 from leporid.engine.wire.record cimport Message, exchange_name, key_in, properties_bytes
@@ -30,8 +30,11 @@ from leporid.amqp.errors import PreconditionFailed
 keep_secret()
 
 cdef enum:
-    # Routes cached for one exchange; beyond, the cache is cleared.
+    # Routes cached for one exchange. Beyond, the cache is cleared: at once for a key that the
+    # resolver was asked for; for keys that go where others go once there were so many of them, as
+    # what is cached may be what nobody publishes with any more.
     ROUTES_MAX = 32768
+    NOT_CACHED_MAX = 4 * ROUTES_MAX
     # Memory of the routes of all exchanges. Beyond, the cache is cleared that began to fill first:
     # publishers who never repeat a key would otherwise fill one for each exchange.
     ALL_BYTES_MAX = 64 * 1024 * 1024
@@ -40,8 +43,6 @@ cdef enum:
     # Routes that are updated one by one when a binding with a filter comes or goes. If there are
     # more, the cache is cleared: each takes a microsecond or so.
     AMENDED_MAX = 64
-    # Routes that are freed in one piece when a cache is cleared, 0.3 microseconds each.
-    FREED_AT_ONCE = 512
     # Memory of the outcomes of filters cached for one exchange, and of one outcome without its
     # lists of filters and queues. Beyond, the cache is cleared.
     OUTCOMES_BYTES_MAX = 32 * 1024 * 1024
@@ -49,7 +50,7 @@ cdef enum:
     UNITS_A_QUESTION = 16       # of the clock: what the resolver takes at least
     UNITS_A_BLOCK = 4           # likewise, of a queue's index
     UNITS_A_MEETING = 16        # likewise, of finding the bindings that a key meets
-    # Bindings and queues of a route that is found by them, and routes of one exchange that are.
+    # Bindings of a route that is found by them, and routes of one exchange that are kept so.
     MET_MAX = 64
     BY_MET_MAX = 1024
     # Memory of such a route, with its bindings and queues.
@@ -78,13 +79,6 @@ cdef bytes identity_of(list met):
     return PyBytes_FromStringAndSize(<char *> each, len(met) * sizeof(void *))
 
 
-def _freeing(list table, Clock clock):
-    """Free the routes of a cache that was cleared, in steps."""
-    while table:
-        table.pop()
-        if spend(clock, 1):
-            yield
-
 
 cdef class CachedRoutes:
     """What the route caches of one broker keep together; bounded."""
@@ -93,6 +87,7 @@ cdef class CachedRoutes:
         self.jobs = jobs
         self.bytes_max = ALL_BYTES_MAX
         self.caches = {}
+        self.cleared = []
 
     def __repr__(self):
         return f"<CachedRoutes bytes={self.bytes} caches={len(self.caches)}>"
@@ -115,6 +110,25 @@ cdef class CachedRoutes:
         self.caches.pop(routes, None)
         return 0
 
+    cdef int free_later(self, list table, Clock clock) except -1:
+        """Free the routes of a cache, 0.3 microseconds each: thousands of caches may be cleared."""
+        self.cleared.append(table)
+        if not self.is_freeing:
+            self.is_freeing = True
+            self.jobs.start(self.freeing(clock))
+        return 0
+
+    def freeing(self, Clock clock not None):
+        """Free the routes of caches that were cleared, in steps."""
+        cdef list table
+        while self.cleared:
+            table = self.cleared.pop()
+            while table:
+                table.pop()
+                if spend(clock, 1):
+                    yield
+        self.is_freeing = False
+
 
 cdef class RouteCache:
     """The routes of one exchange; made by `Engine.route_cache`."""
@@ -132,11 +146,12 @@ cdef class RouteCache:
         self.clear()
 
     cdef int clear(self) except -1:
-        if self.count > FREED_AT_ONCE:
-            self.all_routes.jobs.start(_freeing(self.table, self.clock))
+        if self.count:
+            self.all_routes.free_later(self.table, self.clock)
         self.table = [None] * 16
         self.mask = 15
         self.count = 0
+        self.not_cached = 0
         self.outcomes_bytes = 0
         self.epoch += 1
         self.forget_met()
@@ -211,7 +226,7 @@ cdef class RouteCache:
         full garbage collection.
         """
         self.resolver = _nowhere
-        self.make_delays = self.check_key = self.delays = self.met_by = None
+        self.make_delays = self.check_key = self.delays = self.met_by = self.queues_met = None
 
     cdef Route route_of(self, const Message *message, const uint8_t *key, size_t size):
         """The route of a message with a routing key.
@@ -229,7 +244,7 @@ cdef class RouteCache:
                     return self.route_by(route, message)
                 return self.with_room(route) if route.wide else route
             if self.met_by is not None:
-                route = self.as_others(key, size)
+                route = self.by_bindings(key, size)
                 if route is not None:
                     return route
         resolution = Resolution(self, key[:size])
@@ -309,48 +324,55 @@ cdef class RouteCache:
                 return route
             at = (at + 1) & self.mask
 
-    cdef Route as_others(self, const uint8_t *key, size_t size):
-        """The route of a key that is not cached, if others meet the same bindings; or None."""
+    cdef Route by_bindings(self, const uint8_t *key, size_t size):
+        """The route of a key that is not cached, by the bindings that it meets; or None.
+
+        The key is cached if there is room. If there is none, it is more than likely that it would
+        have to go before it comes again.
+        """
         cdef Route route
-        cdef bytes raw
-        if self.met_epoch != self.epoch:
-            self.forget_met()
-        if not self.by_met:
-            return None
-        raw = key[:size]
+        cdef bytes raw = key[:size]
         met = self.met_by(text_of(raw))
         self.clock.units += UNITS_A_MEETING
         if met is None or len(met) > MET_MAX:
             return None
-        found = self.by_met.get(identity_of(met))
-        if found is None:
+        route = self.route_met(met)
+        if route is None:
             return None
-        route = make_route(all_queues(<Route> (<tuple> found)[0]))
-        route.key, route.hash = raw, hash_hidden(key, size)
-        self.remember(route)
+        if self.count < ROUTES_MAX:
+            route = same_way(route)
+            route.key, route.hash = raw, hash_hidden(key, size)
+            self.remember(route)
+            return route
+        self.not_cached += 1
+        if self.not_cached == NOT_CACHED_MAX:
+            self.clear()
         return route
 
-    cdef int note_met(self, Route route) except -1:
-        """Note that messages go this way that meet the bindings which this one's key meets."""
+    cdef Route route_met(self, list met):
+        """The route of messages that meet some bindings; None: the resolver is to be asked.
+
+        It has no key.
+        """
+        cdef Route route
         cdef uint64_t epoch = self.epoch
-        if self.met_by is None or len(all_queues(route)) > MET_MAX:
-            return 0
         if self.met_epoch != epoch:
             self.forget_met()
-        if len(self.by_met) >= BY_MET_MAX:
-            return 0                # until the cache is cleared
-        met = self.met_by(text_of(route.key))
-        if met is None or len(met) > MET_MAX:
-            return 0
         identity = identity_of(met)
-        if identity in self.by_met:
-            return 0
-        self.all_routes.add(self, MET_BYTES)
-        if self.epoch == epoch:     # it may have been cleared to make room
-            self.met_bytes += MET_BYTES
-            # While it has the bindings, no others are at their addresses.
-            self.by_met[identity] = route, met
-        return 0
+        found = self.by_met.get(identity)
+        if found is not None:
+            return <Route> (<tuple> found)[0]
+        queues = None if self.queues_met is None else self.queues_met(met)
+        if queues is None:
+            return None
+        route = make_route(queues)
+        if len(self.by_met) < BY_MET_MAX:   # until the cache is cleared
+            self.all_routes.add(self, MET_BYTES)
+            if self.epoch == epoch:         # it may have been cleared to make room
+                self.met_bytes += MET_BYTES
+                # While it has the bindings, no others are at their addresses.
+                self.by_met[identity] = route, met
+        return route
 
     cdef int forget_met(self) except -1:
         self.by_met = {}
@@ -469,8 +491,6 @@ cdef class Resolution:
         if self.epoch == self.routes.epoch:
             if self.routes.keyless:
                 route.key = b""
-            elif not (route.by_message or self.was_cut):
-                self.routes.note_met(route)
             route.hash = hash_hidden(
                 <const uint8_t *> PyBytes_AS_STRING(route.key), len(route.key))
             self.routes.remember(route)

@@ -58,8 +58,7 @@ class TopicRouter(Router):
 
     def met_by(self, key: str) -> list[Binding] | None:
         """Returns those whose patterns it fits, if one step of the search finds all."""
-        search = self._patterns.search(key)
-        return search.found if search.advance() else None
+        return self._patterns.match_at_once(key)
 
     def only_key(self, key: str) -> str | None:
         """Returns the key itself if it has no wildcard."""

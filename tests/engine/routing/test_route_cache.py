@@ -15,13 +15,14 @@ from tests.engine.session_fake import Peer
 class Routes:
     """Answers for an exchange, and counts what it is asked."""
 
-    def __init__(self, engine, peer, cacheable: bool = True) -> None:
+    def __init__(self, engine, peer, cacheable: bool = True, name: str = "x") -> None:
         self.asked: Counter[str] = Counter()
         self.raws: list[bytes | None] = []
         self.queues: dict[str, list] = {}
         self.peer = peer
-        self.cache = engine.route_cache("x", self.resolve, cacheable)
-        peer.session.caches["x"] = self.cache
+        self.name = name
+        self.cache = engine.route_cache(name, self.resolve, cacheable)
+        peer.session.caches[name] = self.cache
 
     def resolve(self, key: str, raw: bytes | None) -> list:
         self.asked[key] += 1
@@ -30,7 +31,7 @@ class Routes:
 
     def send(self, *keys: str | bytes, raw: bytes = b"\x00\x00") -> None:
         for key in keys:
-            self.peer.feed(publish(1, key, raw=raw, exchange="x"))
+            self.peer.feed(publish(1, key, raw=raw, exchange=self.name))
 
 
 @pytest.fixture
@@ -110,6 +111,29 @@ def test_many_routes_are_freed_in_several_turns(engine, routes, queue, changed: 
         engine.cached_routes.bytes_max = 0
         routes.send("one more")
     assert engine.cached_routes.bytes < 1000
+    seen = [sys.getrefcount(queue)]
+    while engine.jobs.waiting:
+        engine.run()
+        seen.append(sys.getrefcount(queue))
+    freed = list(map(int.__sub__, seen, seen[1:]))
+    assert max(freed) < 1000 < sum(freed) <= kept
+
+
+def test_routes_of_many_caches_are_freed_in_several_turns(engine, peer, queue):
+    """A binding that changes clears the caches of all exchanges that lead there."""
+    keys = [f"{number}" for number in range(50)]
+    caches = []
+    before = sys.getrefcount(queue)
+    for number in range(100):
+        routes = Routes(engine, peer, name=f"x{number}")
+        routes.queues = {key: [queue] for key in keys}
+        routes.send(*keys)
+        routes.queues.clear()
+        caches.append(routes.cache)
+    kept = sys.getrefcount(queue) - before
+    engine.clock.monotonic_ns = itertools.count(0, 1_000_000).__next__
+    for cache in caches:
+        cache.forget()
     seen = [sys.getrefcount(queue)]
     while engine.jobs.waiting:
         engine.run()

@@ -5,9 +5,9 @@ many slices of time as it takes (`Resolution`), and giving its queues room for a
 way. Where the bindings that a key meets say all, a key that is not cached has the route of the
 bindings, and the resolver is not asked: publishers who never repeat a key would ask it always. It
 must not know exchange types or alternate exchanges, nor of bindings anything but whether two are
-the same: the control plane does. Invariant: a cached route is what the resolver would return now; whoever changes a
-binding calls `forget` on every exchange it concerns. What was found in slices, and something has
-changed meanwhile, is not cached.
+the same: the control plane does. Invariant: a cached route is what the resolver would return now;
+whoever changes a binding calls `forget` on every exchange it concerns. What was found in slices,
+and something has changed meanwhile, is not cached.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -79,6 +79,17 @@ cdef bytes identity_of(list met):
     return PyBytes_FromStringAndSize(<char *> each, len(met) * sizeof(void *))
 
 
+def _freeing(CachedRoutes routes not None, Clock clock not None):
+    """Free the routes of caches that were cleared, in steps."""
+    cdef list table
+    while routes.cleared:
+        table = routes.cleared.pop()
+        while table:
+            table.pop()
+            if spend(clock, 1):
+                yield
+    routes.is_freeing = False
+
 
 cdef class CachedRoutes:
     """What the route caches of one broker keep together; bounded."""
@@ -115,19 +126,8 @@ cdef class CachedRoutes:
         self.cleared.append(table)
         if not self.is_freeing:
             self.is_freeing = True
-            self.jobs.start(self.freeing(clock))
+            self.jobs.start(_freeing(self, clock))
         return 0
-
-    def freeing(self, Clock clock not None):
-        """Free the routes of caches that were cleared, in steps."""
-        cdef list table
-        while self.cleared:
-            table = self.cleared.pop()
-            while table:
-                table.pop()
-                if spend(clock, 1):
-                    yield
-        self.is_freeing = False
 
 
 cdef class RouteCache:

@@ -63,8 +63,8 @@ class ExchangeState:
         alternate: Name of the exchange that gets what its own bindings do not meet, if any.
         outgoing: The bindings that lead from it.
         incoming: The bindings that lead to it, from other exchanges or itself.
-        above: The exchanges that messages can come from through bindings, and by how many.
-        below: The exchanges that messages can go to through bindings, and by how many.
+        above: The exchanges that messages can come from, and by how many ways.
+        below: The exchanges that messages can go to, and by how many ways.
         cached_ways: Those above that are a cached way to it.
         filters: Those of its outgoing bindings.
         verdict_queues: Where messages wait for filter classes, by the bindings that ask one.
@@ -116,16 +116,11 @@ class ExchangeState:
     def look_at_keys(self) -> None:
         """Tells its cache whether routing keys matter; to call when what is below it changes."""
         router = self.router
-        alone = not (router.strict_keys or self.leads_on)
+        alone = not (router.strict_keys or self.below)
         self.routes.keyless = alone and router.ignores_keys
         if self.name != DEFAULT_EXCHANGE:  # whose messages go where names of queues say
             plain = alone and not (router.per_message or router.history_length or router.cache_size)
             self.routes.met_by = router.met_by if plain else None
-
-    @property
-    def leads_on(self) -> bool:
-        """Whether messages can go on from it to another exchange, as far as it knows."""
-        return bool(self.below) or self.alternate is not None
 
     @property
     def delaying(self) -> bool:

@@ -137,20 +137,19 @@ class Topology:
         self.clock = Clock()
         self.changes = 0
         self._queues: ShardedDict[str, ShardedDict[Binding, None]] = ShardedDict()
-        # By the names of alternate exchanges that are not there: who keeps a route without them.
-        self._ways_to_missing: dict[str, dict[ExchangeState, None]] = {}
+        # Who names an exchange as its alternate, whether or not that exchange is there.
+        self._alternate_of: dict[str, dict[ExchangeState, None]] = {}
 
     # ------------------------------------------------------------------ exchanges and queues
 
     def add_exchange(self, exchange: ExchangeState) -> None:
-        """Adds an exchange, which is from now on the alternate of those that name it so.
-
-        That costs as much as the routes that these keep, and not as much as there are of them.
-        """
+        """Adds an exchange, which is from now on the alternate of those that name it so."""
         assert exchange.name not in self.exchanges
         self.exchanges[exchange.name] = exchange
-        for above in self._ways_to_missing.pop(exchange.name, ()):
+        for above in self._alternate_of.get(exchange.name, ()):
+            link(above, exchange)
             forget_routes(above)
+        self._link_alternate(exchange)
 
     def remove_exchange(self, name: str) -> Iterator[Binding]:
         """Removes an exchange, and one by one the bindings from it and to it, which it yields.
@@ -171,7 +170,12 @@ class Topology:
                 self._forget_binding(binding)
             yield binding
         forget_routes_above(exchange)
-        self._leave_alternate(exchange)
+        self._forget_alternate(exchange)
+        # The links that are left are those of alternate exchanges.
+        for below in list(exchange.below):
+            unlink(exchange, below)
+        for above in list(exchange.above):
+            unlink(above, exchange)
         del self.exchanges[name]
         self.changes += 1
 
@@ -179,23 +183,27 @@ class Topology:
         """Gives an exchange another alternate exchange, or none."""
         if name == exchange.alternate:
             return
-        self._leave_alternate(exchange)
+        before = None if exchange.alternate is None else self.exchanges.get(exchange.alternate)
+        self._forget_alternate(exchange)
         exchange.alternate = name
-        exchange.look_at_keys()
+        self._link_alternate(exchange)
+        if before is not None:
+            unlink(exchange, before)
         forget_routes(exchange)
 
-    def _leave_alternate(self, exchange: ExchangeState) -> None:
-        """Forgets that an exchange, whose routes are forgotten, had ways to its alternate one."""
-        name = exchange.alternate
-        if name is None:
-            return
-        alternate, waiting = self.exchanges.get(name), self._ways_to_missing.get(name)
-        if alternate is not None:
-            alternate.cached_ways.pop(exchange, None)
-        if waiting is not None:
-            waiting.pop(exchange, None)
-            if not waiting:
-                del self._ways_to_missing[name]
+    def _link_alternate(self, exchange: ExchangeState) -> None:
+        if exchange.alternate is not None:
+            self._alternate_of.setdefault(exchange.alternate, {})[exchange] = None
+            alternate = self.exchanges.get(exchange.alternate)
+            if alternate is not None:
+                link(exchange, alternate)
+
+    def _forget_alternate(self, exchange: ExchangeState) -> None:
+        if exchange.alternate is not None:
+            namers = self._alternate_of[exchange.alternate]
+            del namers[exchange]
+            if not namers:
+                del self._alternate_of[exchange.alternate]
 
     def add_queue(self, name: str) -> None:
         """Adds a queue, which the default exchange routes to from now on."""
@@ -406,8 +414,6 @@ class Topology:
                 yield None
             reached = self.exchanges.get(name)
             if reached is None:
-                if not message.known and not visiting.deleted:
-                    self._ways_to_missing.setdefault(name, {})[visiting] = None
                 continue
             if not message.known:
                 if not visiting.deleted:
@@ -471,7 +477,7 @@ class Topology:
         to_queue = binding.destination_kind == "queue" or verdict_queue is not None
         meets = None if wanted is None else exchange.router.keys_of(binding)
         # With an exchange below, a filter may decide more than whether its queue gets a message.
-        alone = to_queue and not exchange.leads_on
+        alone = to_queue and not exchange.below
         if wanted is None or meets is None or not alone or self.cached_as is None:
             self._forget_binding(binding)
             return

@@ -383,5 +383,29 @@ def test_a_full_cache_keeps_its_keys_until_many_others_were_used(meeting, engine
     assert engine.cached_routes.bytes == 0
     assert queue.ready_count == 32_768 + 131_072
     assert meeting.followed == {"a": 1, "b": 1}
-    meeting.send("b-last", "b-last")
+    meeting.send("b1", "b2")
     assert 0 < engine.cached_routes.bytes < full / 1000
+
+
+def test_places_of_forgotten_keys_are_used_again(meeting, engine, queue):
+    """A queue that comes and goes is forgotten by its key each time; the cache has room then."""
+    meeting.leads |= {"a": [queue], "b": [queue]}
+    for number in range(32_768):
+        meeting.send(f"a{number}")
+        meeting.cache.forget_key(f"a{number}")
+    meeting.send("b0")
+    kept = engine.cached_routes.bytes
+    meeting.send("b1", "b2", "b3")
+    assert engine.cached_routes.bytes > kept
+
+
+def test_what_bindings_led_to_is_not_kept_when_a_key_is_forgotten(meeting, engine, queue):
+    other = engine.queue(1, "other", False)
+    before = sys.getrefcount(other)
+    meeting.leads["a"] = [other]
+    meeting.send("a")
+    assert sys.getrefcount(other) > before
+    meeting.leads["a"] = []
+    meeting.send("b")  # the channel keeps the route of its last message
+    meeting.cache.forget_key("a")
+    assert sys.getrefcount(other) == before

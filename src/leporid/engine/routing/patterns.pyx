@@ -267,6 +267,7 @@ cdef class Patterns:
         if key.work < 0:
             return False
         for at in range(PyTuple_GET_SIZE(node.words)):
+            key.work -= popcount(positions)
             positions = moved(key, <Word> PyTuple_GET_ITEM(node.words, at), positions)
             if not positions:
                 return True

@@ -19,11 +19,8 @@ cdef class CachedRoutes:
     cdef readonly uint64_t bytes    # the memory of all of them, roughly
     cdef Jobs jobs                  # frees the routes of a cache that is cleared
     cdef dict caches                # that have routes; the one that began to fill first comes first
-    cdef list cleared               # tables of caches that were cleared
-    cdef bint is_freeing            # a job frees their routes
     cdef int add(self, RouteCache routes, uint64_t size) except -1
     cdef int remove(self, RouteCache routes) except -1
-    cdef int free_later(self, list table, Clock clock) except -1
 
 cdef class RouteCache:
     cdef readonly str name
@@ -55,6 +52,7 @@ cdef class RouteCache:
     cdef list table                 # Route or None, open addressing
     cdef uint64_t mask
     cdef uint64_t count
+    cdef uint64_t forgotten         # of these, places of routes that were forgotten
     cdef uint64_t not_cached        # messages whose keys found no room in it, and needed none
     cdef uint64_t outcomes_bytes    # the memory of all outcomes, roughly
     cdef dict by_met                # by the bindings that are met: a route, and these

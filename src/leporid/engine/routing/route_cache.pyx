@@ -79,16 +79,16 @@ cdef bytes identity_of(list met):
     return PyBytes_FromStringAndSize(<char *> each, len(met) * sizeof(void *))
 
 
-def _freeing(CachedRoutes routes not None, Clock clock not None):
-    """Free the routes of caches that were cleared, in steps."""
-    cdef list table
-    while routes.cleared:
-        table = routes.cleared.pop()
-        while table:
-            table.pop()
-            if spend(clock, 1):
-                yield
-    routes.is_freeing = False
+def _freeing(list table, dict by_met, Clock clock):
+    """Free the routes of a cache that was cleared, in steps of 0.3 microseconds."""
+    while table:
+        table.pop()
+        if spend(clock, 1):
+            yield
+    while by_met:
+        by_met.popitem()
+        if spend(clock, 1):
+            yield
 
 
 cdef class CachedRoutes:
@@ -98,7 +98,6 @@ cdef class CachedRoutes:
         self.jobs = jobs
         self.bytes_max = ALL_BYTES_MAX
         self.caches = {}
-        self.cleared = []
 
     def __repr__(self):
         return f"<CachedRoutes bytes={self.bytes} caches={len(self.caches)}>"
@@ -121,14 +120,6 @@ cdef class CachedRoutes:
         self.caches.pop(routes, None)
         return 0
 
-    cdef int free_later(self, list table, Clock clock) except -1:
-        """Free the routes of a cache, 0.3 microseconds each: thousands of caches may be cleared."""
-        self.cleared.append(table)
-        if not self.is_freeing:
-            self.is_freeing = True
-            self.jobs.start(_freeing(self, clock))
-        return 0
-
 
 cdef class RouteCache:
     """The routes of one exchange; made by `Engine.route_cache`."""
@@ -146,12 +137,13 @@ cdef class RouteCache:
         self.clear()
 
     cdef int clear(self) except -1:
-        if self.count:
-            self.all_routes.free_later(self.table, self.clock)
+        if self.count or self.by_met:
+            # A job each, as others may clear theirs: it is work of whoever causes it.
+            self.all_routes.jobs.start(_freeing(self.table, self.by_met, self.clock))
+            self.by_met = {}
         self.table = [None] * 16
         self.mask = 15
-        self.count = 0
-        self.not_cached = 0
+        self.count = self.forgotten = self.not_cached = 0
         self.outcomes_bytes = 0
         self.epoch += 1
         self.forget_met()
@@ -174,9 +166,11 @@ cdef class RouteCache:
             if route.hash == h and route.key == raw:
                 # The slot stays in use, so that probing past it still works, but knows no queue.
                 self.table[at] = FORGOTTEN
+                self.forgotten += 1
                 break
             at = (at + 1) & self.mask
         self.epoch += 1
+        self.forget_met()           # it may have what is gone
 
     def amend(self, meets, wanted, queue, bint comes):
         """Update the routes for a binding with a filter, to a queue, that came or went.
@@ -339,9 +333,9 @@ cdef class RouteCache:
         route = self.route_met(met)
         if route is None:
             return None
-        if self.count < ROUTES_MAX:
-            route = same_way(route)
-            route.key, route.hash = raw, hash_hidden(key, size)
+        route = same_way(route)
+        route.key, route.hash = raw, hash_hidden(key, size)
+        if self.count < ROUTES_MAX or self.forgotten > ROUTES_MAX // 2:
             self.remember(route)
             return route
         self.not_cached += 1
@@ -372,6 +366,9 @@ cdef class RouteCache:
                 self.met_bytes += MET_BYTES
                 # While it has the bindings, no others are at their addresses.
                 self.by_met[identity] = route, met
+            else:
+                self.bytes -= MET_BYTES
+                self.all_routes.bytes -= MET_BYTES
         return route
 
     cdef int forget_met(self) except -1:
@@ -402,7 +399,7 @@ cdef class RouteCache:
             old = self.table
             self.mask = self.mask * 2 + 1
             self.table = [None] * (self.mask + 1)
-            self.count = 0
+            self.count = self.forgotten = 0
             for other in old:
                 if other is not None and other.key is not None:
                     self.place(other)

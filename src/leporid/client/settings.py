@@ -7,6 +7,7 @@ sockets. Invariant: a `Settings` that exists is valid.
 from __future__ import annotations
 
 import dataclasses
+import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -211,7 +212,7 @@ class Settings:
             LocalProtocolError: a part of it cannot be understood.
         """
         try:
-            parts = urlsplit(url)
+            parts = _split(url)
         except ValueError as error:
             raise LocalProtocolError(f"not the URL of a broker: {error}") from None
         if parts.scheme not in ("amqp", "amqps", "leporid"):
@@ -228,6 +229,13 @@ class Settings:
                 known = ", ".join(self.__slots__)
                 raise LocalProtocolError(f"there is no setting {name!r}; there are {known}")
         return dataclasses.replace(self, **changes)
+
+
+def _split(url: str) -> SplitResult:
+    """What `urlsplit` gives, which refuses brackets among several hosts since Python 3.11.12."""
+    scheme, colon, rest = url.partition("://")
+    place = re.split("[/?#]", rest, maxsplit=1)[0]
+    return urlsplit(f"{scheme}{colon}{rest[len(place) :]}")._replace(netloc=place)
 
 
 def _from_place(parts: SplitResult) -> dict[str, Any]:

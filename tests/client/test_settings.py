@@ -15,6 +15,7 @@ from leporid.client.settings import Address, Backoff, Settings, Token
         ("amqp://", {"addresses": (Address("localhost", 5672),)}),
         ("amqp://host", {"addresses": (Address("host", 5672),), "vhost": "/"}),
         ("leporid://host/", {"vhost": "/"}),
+        (" AMQP://host:1\n", {"addresses": (Address("host", 1),), "vhost": "/"}),
         ("amqp://host/a%2Fb", {"vhost": "a/b"}),
         ("amqp://u%40x:p%2F@host:1/v", {"user": "u@x", "password": "p/", "vhost": "v"}),
         ("amqp://user@host", {"user": "user", "password": "guest"}),

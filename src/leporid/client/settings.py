@@ -233,7 +233,7 @@ class Settings:
 
 def _split(url: str) -> SplitResult:
     """What `urlsplit` gives, which refuses brackets among several hosts since Python 3.11.12."""
-    scheme, colon, rest = url.partition("://")
+    scheme, colon, rest = url.strip().partition("://")  # as it does: files end with a newline
     place = re.split("[/?#]", rest, maxsplit=1)[0]
     return urlsplit(f"{scheme}{colon}{rest[len(place) :]}")._replace(netloc=place)
 

@@ -88,7 +88,7 @@ class Table(Generic[T]):
 
     def meets(self, item: T, conditions: Iterable[Condition]) -> bool:
         """Say whether an object is as all conditions want it."""
-        shown = _Shown(self, item)
+        shown = _LazyFields(self, item)
         for condition in conditions:
             value = shown.at(condition.path)
             if not condition.is_met(None if value is ABSENT else value):
@@ -96,7 +96,7 @@ class Table(Generic[T]):
         return True
 
 
-class _Shown(Generic[T]):
+class _LazyFields(Generic[T]):
     """The fields of one object, each made when it is asked for, and once.
 
     Those that are made with all others alone are made together, however many are asked for.
@@ -160,7 +160,7 @@ class Columns:
         """Return what an object has of them."""
         if table.whole is not None and not table.fields:
             return self.of_shown(table.whole(item))
-        fields = _Shown(table, item)
+        fields = _LazyFields(table, item)
         shown: dict[str, Any] = {}
         for path in self._paths:
             name = path[0]

@@ -57,7 +57,7 @@ class TopicRouter(Router):
         return met
 
     def met_by(self, key: str) -> list[Binding] | None:
-        """Returns those whose patterns it fits, if one step of the search finds all."""
+        """Returns those whose patterns it fits, if they are found at once."""
         return self._patterns.match_at_once(key)
 
     def only_key(self, key: str) -> str | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.peer import World
+from tests.broker.definitions.given import queue, run
+from tests.broker.peer import SECRET, Peer, World
+from tests.broker.recording import Recording
 
 from leporid.amqp.methods import (
     BasicCancel,
@@ -20,23 +22,35 @@ from leporid.amqp.methods import (
     QueueDelete,
 )
 from leporid.amqp.tables import Value
-from leporid.broker.memory import table_bytes
+from leporid.broker.access.access import User
+from leporid.broker.access.passwords import salted_sha256
+from leporid.broker.access.permissions import EVERYTHING
+from leporid.broker.events.actor import acting
+from leporid.broker.memory import BINDING_BYTES, QUEUE_BYTES, table_bytes
 from leporid.broker.registry import finished
 
 WATERMARK = 4_000_000
 BIG: dict[str, Value] = {f"key {at}": "x" * 1000 for at in range(100)}
 
 
+SHARE = WATERMARK // 2
+
+
 @pytest.fixture
 def world() -> World:
-    return World(memory_bytes_max=WATERMARK)
+    ann = User("ann", salted_sha256("ann", SECRET), permissions={"/": EVERYTHING})
+    return World(ann, memory_bytes_max=WATERMARK)
 
 
-def flood(world: World) -> str:
+def ann_in(world: World) -> Peer:
+    return world.peer(user="ann", password="ann")
+
+
+def flood(world: World, user: str = "guest") -> str:
     """Declare exchanges until one is refused; returns why."""
-    peer = world.peer()
+    peer = world.peer(user=user, password=user)
     for at in range(1000):
-        method = ExchangeDeclare(exchange=f"x{at}", type="direct", arguments=BIG)
+        method = ExchangeDeclare(exchange=f"{user}{at}", type="direct", arguments=BIG)
         answer = peer.call(method)
         if answer != ExchangeDeclareOk():
             assert isinstance(answer, ChannelClose)
@@ -44,24 +58,75 @@ def flood(world: World) -> str:
     raise AssertionError("nothing was refused")
 
 
-def test_definitions_fill_their_share_and_no_more(world: World) -> None:
+def defined(world: World) -> dict[str, int]:
+    return {name: size for name, _, size in world.broker.memory.by_user() if size}
+
+
+def test_one_user_defines_four_fifths_of_what_all_may(world: World) -> None:
     text = flood(world)
-    assert text.startswith("PRECONDITION_FAILED - cannot make exchange 'x")
-    assert f"may keep {WATERMARK // 2}" in text
-    assert world.broker.memory.definitions.bytes <= WATERMARK // 2
+    assert text.startswith("PRECONDITION_FAILED - cannot make exchange 'guest")
+    assert "what user 'guest' has defined keeps" in text
+    assert SHARE * 3 / 4 < world.broker.memory.definitions.bytes < SHARE * 4 / 5
     assert world.broker.refusals.by_kind["memory_definitions"] == 1
     other = world.peer()
-    assert "definitions" in other.refused(QueueDeclare(queue="q", arguments=BIG))
+    assert "user 'guest'" in other.refused(QueueDeclare(queue="q", arguments=BIG))
+
+
+def test_whoever_comes_later_finds_room(world: World) -> None:
+    flood(world)
+    ann = ann_in(world)
+    ann.call(QueueDeclare(queue="q", arguments=BIG))
+    ann.call(QueueBind(queue="q", exchange="amq.topic", routing_key="k"))
+    assert set(defined(world)) == {"guest", "ann"}
+
+
+def test_all_users_together_fill_their_share_and_no_more(world: World) -> None:
+    flood(world)
+    definitions = world.broker.memory.definitions
+    definitions.add(SHARE - definitions.bytes - 1000)
+    refused = ann_in(world).refused(QueueDeclare(queue="q"))
+    assert f"definitions keeps {definitions.bytes} bytes, and may keep {SHARE}" in refused
+
+
+def test_each_user_is_charged_for_what_it_made_until_that_goes(world: World) -> None:
+    guest, ann = world.peer(), ann_in(world)
+    guest.call(ExchangeDeclare(exchange="x", type="topic"))
+    guest.call(QueueDeclare(queue="q"))
+    before = defined(world)
+    ann.call(QueueBind(queue="q", exchange="x", routing_key="k"))
+    assert defined(world) == before | {"ann": BINDING_BYTES + 1}
+    guest.call(QueueBind(queue="q", exchange="x", routing_key="k"))  # changes nothing
+    assert defined(world) == before | {"ann": BINDING_BYTES + 1}
+    guest.call(ExchangeDelete(exchange="x"))
+    guest.call(QueueDelete(queue="q"))
+    assert defined(world) == {}
+
+
+def test_what_is_imported_is_charged_to_who_imports(world: World) -> None:
+    with acting("ann"):
+        run(world, queues=[queue("q")])
+    assert defined(world) == {"ann": QUEUE_BYTES + 1}
+
+
+def test_what_a_restart_finds_is_nobodys(world: World) -> None:
+    world.peer().call(QueueDeclare(queue="q", durable=True))
+    again = World(memory_bytes_max=WATERMARK)
+    again.broker.restore(Recording(["/"]).snapshot())
+    empty = again.broker.memory.definitions.bytes
+    again = World(memory_bytes_max=WATERMARK)
+    again.broker.restore(Recording(["/"], world.changes).snapshot())
+    assert again.broker.memory.definitions.bytes == empty + QUEUE_BYTES + 1
+    assert defined(again) == {}
 
 
 def test_what_goes_makes_room(world: World) -> None:
     flood(world)
     before = world.broker.memory.definitions.bytes
     peer = world.peer()
-    peer.call(ExchangeDelete(exchange="x0"))
+    peer.call(ExchangeDelete(exchange="guest0"))
     assert world.broker.memory.definitions.bytes < before - table_bytes(BIG)
-    peer.call(ExchangeDeclare(exchange="y", type="direct", arguments=BIG))
-    assert world.broker.memory.definitions.bytes == before - 1  # the name is shorter by one
+    peer.call(ExchangeDeclare(exchange="guest_", type="direct", arguments=BIG))
+    assert world.broker.memory.definitions.bytes == before
 
 
 def test_all_that_is_declared_is_charged_until_it_goes(world: World) -> None:
@@ -175,4 +240,5 @@ def test_another_watermark_holds_for_accounts_that_are_there(world: World) -> No
     found = (peer.session.account.limit, user.limit, world.broker.memory.total.limit)
     assert found == (WATERMARK // 2, WATERMARK, WATERMARK * 2)
     assert world.peer().session.account.limit == WATERMARK // 2
-    assert f"may keep {WATERMARK}" in flood(world)
+    flood(world)
+    assert SHARE < world.broker.memory.definitions.bytes < SHARE * 2

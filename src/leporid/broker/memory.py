@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 from leporid.amqp.errors import PreconditionFailed
+from leporid.broker.events.actor import INTERNAL_USER
 from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS, SQL, TAGS
 from leporid.engine.bounds.accounts import Account
 
@@ -28,6 +30,10 @@ USER_SHARE: Final = 1 / 2
 """Of the watermark: the connections of one user together."""
 DEFINITIONS_SHARE: Final = 1 / 2
 """Of the watermark: all queues, exchanges and bindings. Messages need the rest."""
+TIMES_WHAT_IS_FREE: Final = 4
+"""What one user may define: so many times what is free then. One user alone gets four fifths of
+the share of all definitions, n users get 4 / (4 n + 1) of it each, and whoever comes later finds
+room."""
 
 # What one takes in memory beside its name and arguments, as measured with 100,000 of each.
 QUEUE_BYTES: Final = 3072
@@ -64,6 +70,8 @@ class Memory:
         self.total = Account("the broker", watermark)
         self.definitions = Account("definitions", self._share(DEFINITIONS_SHARE), self.total)
         self._users: dict[str, Account] = {}
+        # An account lives as long as there is something that was charged to it.
+        self._definers: WeakValueDictionary[str, Account] = WeakValueDictionary()
         for kind in ("memory_definitions", "memory_consumers"):
             refusals.expect(kind)
 
@@ -98,21 +106,44 @@ class Memory:
             found = self._users[name] = Account(f"user '{name}'", share, self.total)
         return found
 
-    def by_user(self) -> list[tuple[str, int]]:
-        """Return what the connections of each user keep, of those who have had any."""
-        return [(name, account.bytes) for name, account in self._users.items()]
+    def by_user(self) -> list[tuple[str, int, int]]:
+        """Return names of users with what their connections keep, and their definitions."""
+        kept = {name: account.bytes for name, account in self._users.items()}
+        defined = {name: account.bytes for name, account in self._definers.items()}
+        names = dict.fromkeys((*kept, *defined))
+        return [(name, kept.get(name, 0), defined.get(name, 0)) for name in names]
 
-    def check_definition(self, title: str, size: int) -> None:
+    def definitions_of(self, user: str) -> Account:
+        """Return the account that is charged for what a user defines.
+
+        Args:
+            user: a name; what the broker defines by itself, or finds at its start, is nobody's.
+        """
+        if user == INTERNAL_USER:
+            return self.definitions
+        found = self._definers.get(user)
+        if found is None:
+            found = Account(f"what user '{user}' has defined", None, self.definitions)
+            self._definers[user] = found
+        return found
+
+    def check_definition(self, title: str, size: int, user: str) -> None:
         """Check that there is room for a definition that a client asks for.
 
         Args:
             title: what it is, such as "queue 'q' in vhost '/'".
             size: what it takes.
+            user: who is going to be charged for it.
 
         Raises:
-            PreconditionFailed: there is no room for it.
+            PreconditionFailed: there is no room for it, or the user has too many.
         """
-        refusing = self.definitions.refusing(size)
+        everybody = self.definitions
+        account = self.definitions_of(user)
+        refusing = everybody.refusing(size)
+        if refusing is None and account is not everybody and self._watermark is not None:
+            account.limit = TIMES_WHAT_IS_FREE * (everybody.limit - everybody.bytes - size)
+            refusing = account.over(size)
         if refusing is not None:
             self._refusals.count("memory_definitions")
             raise PreconditionFailed(f"cannot make {title}: {refusing.text(size)}")

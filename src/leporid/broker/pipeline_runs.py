@@ -18,6 +18,7 @@ from leporid.broker.stored import Recorder, StoredPipelineRun
 
 if TYPE_CHECKING:
     from leporid.broker.registry import Steps
+    from leporid.engine.bounds.accounts import Account
 
 PIPELINES_MAX: Final = 1000
 """Of a virtual host. They stay until somebody drops them; ten are usual."""
@@ -67,6 +68,7 @@ class PipelineRuns:
         self._recorder = recorder
         self._memory = memory
         self._found: dict[tuple[str, str], dict[int, PipelineRun]] = {}
+        self._charged: dict[tuple[str, str], Account] = {}
 
     def __repr__(self) -> str:
         return f"<PipelineRuns of {len(self._found)} pipelines>"
@@ -99,7 +101,7 @@ class PipelineRuns:
         runs = self._found.get(key, {})
         if run.started_ms not in runs:
             title = f"run of pipeline '{run.name}' in vhost '{self._recorder.vhost}'"
-            self._memory.check_definition(title, run.size)
+            self._memory.check_definition(title, run.size, run.user)
         self._keep(run)
         self._recorder.put(StoredPipelineRun.of(self._recorder.vhost, run))
         while len(self._found[key]) > RUNS_MAX:
@@ -118,11 +120,13 @@ class PipelineRuns:
         )
 
     def _keep(self, run: PipelineRun) -> None:
-        runs = self._found.setdefault((run.user, run.name), {})
+        key = run.user, run.name
+        runs = self._found.setdefault(key, {})
         before = runs.get(run.started_ms)
-        self._memory.definitions.add(run.size)
+        account = self._charged.setdefault(key, self._memory.definitions_of(run.user))
+        account.add(run.size)
         if before is not None:
-            self._memory.definitions.release(before.size)
+            account.release(before.size)
         runs[run.started_ms] = run
 
     def restore(
@@ -135,17 +139,19 @@ class PipelineRuns:
         """Forget a pipeline; returns whether there was one."""
         for started_ms in tuple(self._found.get((user, name), ())):
             self._forget(user, name, started_ms)
+        self._charged.pop((user, name), None)
         return self._found.pop((user, name), None) is not None
 
     def _forget(self, user: str, name: str, started_ms: int) -> None:
         run = self._found[user, name].pop(started_ms)
-        self._memory.definitions.release(run.size)
+        self._charged[user, name].release(run.size)
         self._recorder.drop(StoredPipelineRun, self._recorder.vhost, user, name, started_ms)
 
     def emptying(self) -> Steps:
         """Keep nothing any more, in steps; the virtual host is gone, with its records."""
         while self._found:
-            _, runs = self._found.popitem()
+            key, runs = self._found.popitem()
+            account = self._charged.pop(key)
             for run in runs.values():
-                self._memory.definitions.release(run.size)
+                account.release(run.size)
             yield None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import BeingDeleted, NotFound, PreconditionFailed
 from leporid.broker.access.limits import check_vhost_queues
-from leporid.broker.events.actor import INTERNAL_USER, acting_steps
+from leporid.broker.events.actor import INTERNAL_USER, acting_steps, actor
 from leporid.broker.events.events import EVENT_EXCHANGE
 from leporid.broker.events.tracing import TRACE_EXCHANGE, Tracing
 from leporid.broker.exchange.bindings import Bindings
@@ -300,7 +300,7 @@ class VirtualHost(VhostMetadata):
         self.check_there()
         self.check_exchange_free(name)
         size = size_of(EXCHANGE_BYTES, name, arguments)
-        self._registry.memory.check_definition(exchange_in(self.name, name), size)
+        self._registry.memory.check_definition(exchange_in(self.name, name), size, actor())
         exchange = self.add_exchange(
             name,
             kind,
@@ -340,7 +340,8 @@ class VirtualHost(VhostMetadata):
             name, kind, durable, auto_delete, internal, arguments, routes, governed, chance
         )
         exchange.kept_bytes = size_of(EXCHANGE_BYTES, name, arguments)
-        self._registry.memory.definitions.add(exchange.kept_bytes)
+        exchange.kept_by = self._registry.memory.definitions_of(actor())
+        exchange.kept_by.add(exchange.kept_bytes)
         self.routing.follow_bindings(exchange)
         self._topology.add_exchange(exchange)
         self.histories.begin(exchange)
@@ -386,7 +387,8 @@ class VirtualHost(VhostMetadata):
             if exchange.durable:
                 self._recorder.drop(StoredExchange, self.name, exchange.name)
             self.histories.end(exchange)
-            self._registry.memory.definitions.release(exchange.kept_bytes)
+            assert exchange.kept_by is not None
+            exchange.kept_by.release(exchange.kept_bytes)
             exchange.routes.end()
             yield None
 
@@ -427,7 +429,7 @@ class VirtualHost(VhostMetadata):
         self.check_free(name)
         self.check_queue_limit(name)
         size = queue_bytes(name, arguments)
-        self._registry.memory.check_definition(queue_in(self.name, name), size)
+        self._registry.memory.check_definition(queue_in(self.name, name), size, actor())
         queue_id = self._registry.new_queue_id() if durable else 0
         queue = self.make_queue(
             name,
@@ -499,7 +501,8 @@ class VirtualHost(VhostMetadata):
         if kind is QUORUM:
             self._registry.made_quorum_queue(queue.title)
         queue.kept_bytes = queue_bytes(name, queue.arguments)
-        self._registry.memory.definitions.add(queue.kept_bytes)
+        queue.kept_by = self._registry.memory.definitions_of(actor())
+        queue.kept_by.add(queue.kept_bytes)
         queue.governed = self.governor.of_queue(queue)
         effects.apply(self, queue)
         self.used(queue)
@@ -521,7 +524,8 @@ class VirtualHost(VhostMetadata):
 
     def _forget_queue(self, queue: QueueState) -> None:
         del self._queues[queue.name]
-        self._registry.memory.definitions.release(queue.kept_bytes)
+        assert queue.kept_by is not None
+        queue.kept_by.release(queue.kept_bytes)
 
     def delete_queue(self, queue: QueueState) -> None:
         """Delete a queue and cancel its consumers, as a job."""

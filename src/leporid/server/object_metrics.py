@@ -177,11 +177,11 @@ def _channel_labels(channel: ChannelState) -> str | None:
     return f'channel="{escaped(channel.session.name)} ({channel.number})"'
 
 
-def _users(broker: Broker, _names: Collection[str]) -> Iterator[tuple[str, int]]:
+def _users(broker: Broker, _names: Collection[str]) -> Iterator[tuple[str, int, int]]:
     yield from broker.memory.by_user()
 
 
-def _memory_labels(found: tuple[str, int]) -> str:
+def _memory_labels(found: tuple[str, int, int]) -> str:
     return f'user="{escaped(found[0])}"'
 
 
@@ -524,6 +524,12 @@ FAMILIES: Final[dict[str, Family]] = {
                 "user_memory_bytes",
                 "Memory that the connections of a user are charged",
                 lambda found: found[1],
+                ours=True,
+            ),
+            _gauge(
+                "user_definitions_bytes",
+                "Memory of what a user has defined since the broker's start",
+                lambda found: found[2],
                 ours=True,
             ),
         ),

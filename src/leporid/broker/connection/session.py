@@ -556,19 +556,14 @@ class ConnectionState:
         if handler is None:
             raise CommandInvalid("unimplemented method")
         recorded = self.broker.recorded_count
-        told = self.broker.events.wanted
         try:
-            if told:
-                with acting(self.user.name):
-                    reply = handler(channel, method)
-            else:
+            with acting(self.user.name):
                 reply = handler(channel, method)
         except (BeingDeleted, RightPending):
             reply = self._retried(lambda: handler(channel, method))
         if isinstance(reply, Generator):
-            if told:
-                reply = acting_steps(self.user.name, reply)
-            self._work(reply, channel.number, type(method))
+            steps = acting_steps(self.user.name, reply)
+            self._work(steps, channel.number, type(method))
         elif reply is not None:
             self._answer(channel.number, reply, recorded)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from leporid.amqp.errors import NotFound
 from leporid.broker.definitions.difference import Difference, Identity
 from leporid.broker.definitions.members import Item, WrongDefinition, name_in
+from leporid.broker.events.actor import actor
 from leporid.durable import Put, Together
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class Plan:
 
     def charge(self, title: str, size: int) -> None:
         """Count what a definition is going to take; raises PreconditionFailed without room."""
-        self.broker.memory.check_definition(title, self.kept_bytes + size)
+        self.broker.memory.check_definition(title, self.kept_bytes + size, actor())
         self.kept_bytes += size
 
     def put(self, definition: Stored | None) -> None:

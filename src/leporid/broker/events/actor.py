@@ -1,8 +1,9 @@
 """Who is acting: the user whose method or request the broker handles now.
 
 Responsible for that name while an act lasts, also if it goes on in later turns. Must not know what
-the act is. Events say it (`user_who_performed_action`), so that what makes them need not be told by
-everything in between. Invariant: what the broker does by itself is done by INTERNAL_USER.
+the act is. Events say it (`user_who_performed_action`), and definitions are charged to it, so that
+what makes these need not be told by everything in between. Invariant: what the broker does by
+itself is done by INTERNAL_USER.
 """
 
 from __future__ import annotations

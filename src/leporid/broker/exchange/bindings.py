@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from leporid.amqp.errors import Fault, NotFound
+from leporid.broker.events.actor import actor
 from leporid.broker.filter.filter_arguments import check_names, filter_of
 from leporid.broker.memory import binding_bytes
 from leporid.broker.names import exchange_in, queue_in
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from leporid.broker.exchange.exchange import ExchangeState
     from leporid.broker.exchange.topology import Topology
     from leporid.broker.exchange.types import Binding
+    from leporid.broker.exchange.verdict_queues import VerdictQueueState
+    from leporid.broker.filter.filter_arguments import MessageFilter
     from leporid.broker.memory import Memory
     from leporid.broker.queue.queue import Owner
     from leporid.broker.registry import Steps
@@ -83,13 +86,10 @@ class Bindings:
             destination.check_access(asker)
         if binding in source.outgoing:
             return self._vhost.histories.awaiting(binding)
-        size = binding_bytes(binding)
-        self._memory.check_definition(
-            f"binding from {exchange_in(self._vhost.name, binding.source)}", size
-        )
-        self._memory.definitions.add(size)
+        title = f"binding from {exchange_in(self._vhost.name, binding.source)}"
+        self._memory.check_definition(title, binding_bytes(binding), actor())
         verdict_queue = self._vhost.verdict_queues.begin(binding, source, destination)
-        self._topology.bind(binding, wanted, verdict_queue.key if verdict_queue else None)
+        self._add(binding, wanted, verdict_queue)
         if source.durable and destination.durable:
             self._recorder.put(StoredBinding.of(self._vhost.name, binding))
         self._events.binding_created(self._vhost.name, binding)
@@ -129,10 +129,18 @@ class Bindings:
             return False
         # A class that is gone from the configuration keeps what it would judge waiting.
         wanted = filter_of(binding.arguments, lambda name: None)
-        self._memory.definitions.add(binding_bytes(binding))
         verdict_queue = self._vhost.verdict_queues.begin(binding, source, destination)
-        self._topology.bind(binding, wanted, verdict_queue.key if verdict_queue else None)
+        self._add(binding, wanted, verdict_queue)
         return True
+
+    def _add(
+        self,
+        binding: Binding,
+        wanted: MessageFilter | None,
+        verdict_queue: VerdictQueueState | None,
+    ) -> None:
+        account = self._memory.definitions_of(actor())
+        self._topology.bind(binding, wanted, verdict_queue.key if verdict_queue else None, account)
 
     def make_recorded(self, binding: Binding, *, durable: bool) -> Steps | None:
         """Add a binding that is in the record, if it is durable; its ends were there once.
@@ -177,7 +185,6 @@ class Bindings:
     def ended(self, removed: Iterable[Binding], gone: ExchangeState | QueueState) -> None:
         """Record the end of bindings that `gone` is one end of."""
         for binding in removed:
-            self._memory.definitions.release(binding_bytes(binding))
             if all(end is None or end.durable for end in (gone, *self._ends(binding))):
                 self._drop_record(binding)
             self._vhost.verdict_queues.end(binding)

@@ -27,6 +27,7 @@ from leporid.broker.policy.policies import NOT_GOVERNED, Governed
 from leporid.engine.bounds.sharded_dict import ShardedDict
 
 if TYPE_CHECKING:
+    from leporid.engine.bounds.accounts import Account
     from leporid.engine.routing.route_cache import RouteCache
 
 DEFAULT_EXCHANGE: Final = ""
@@ -61,7 +62,7 @@ class ExchangeState:
         router: Its bindings, arranged for its type.
         governed: Its policies.
         alternate: Name of the exchange that gets what its own bindings do not meet, if any.
-        outgoing: The bindings that lead from it.
+        outgoing: The bindings that lead from it, with the accounts that were charged for them.
         incoming: The bindings that lead to it, from other exchanges or itself.
         above: The exchanges that messages can come from, and by how many ways.
         below: The exchanges that messages can go to, and by how many ways.
@@ -69,7 +70,8 @@ class ExchangeState:
         filters: Those of its outgoing bindings.
         verdict_queues: Where messages wait for filter classes, by the bindings that ask one.
         deleted: Whether it is being deleted; what leads to it may still be there.
-        kept_bytes: That its definition was charged.
+        kept_bytes: That its definition takes.
+        kept_by: The account that was charged for it: of whoever declared it.
         recent: Samples of its counters for the rates that management shows; a matter of that alone.
     """
 
@@ -84,7 +86,7 @@ class ExchangeState:
     chance: InitVar[Callable[[], int]] = int
     router: Router = field(init=False, repr=False)
     alternate: str | None = field(init=False)
-    outgoing: ShardedDict[Binding, None] = field(
+    outgoing: ShardedDict[Binding, Account | None] = field(
         init=False, repr=False, default_factory=ShardedDict
     )
     incoming: ShardedDict[Binding, None] = field(
@@ -97,6 +99,7 @@ class ExchangeState:
     verdict_queues: dict[Binding, str] = field(init=False, repr=False, default_factory=dict)
     deleted: bool = False
     kept_bytes: int = 0
+    kept_by: Account | None = field(repr=False, default=None)
     recent: object = field(repr=False, default=None)
 
     def __post_init__(self, chance: Callable[[], int]) -> None:

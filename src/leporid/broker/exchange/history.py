@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import Fault, PreconditionFailed
+from leporid.broker.events.actor import actor
 from leporid.broker.exchange.types import DeduplicationRouter
 from leporid.broker.exchange.verdict_queues import VerdictQueueState
 from leporid.broker.names import exchange_in
@@ -234,7 +235,7 @@ class Histories:
             for exchange, key, properties, body in history.messages():
                 if binding not in source.outgoing or self._replays.get(binding) is not replay:
                     return
-                self._memory.check_definition(title, len(body))
+                self._memory.check_definition(title, len(body), actor())
                 if engine.connections.publishers_blocked:
                     raise PreconditionFailed(
                         f"cannot make {title}: the disk is full (disk_free_min)"

@@ -37,7 +37,9 @@ from leporid.broker.exchange.exchange import (
 )
 from leporid.broker.exchange.types import Binding, RoutedMessage
 from leporid.broker.filter.filter_arguments import MessageFilter
+from leporid.broker.memory import binding_bytes
 from leporid.broker.registry import StepsTo
+from leporid.engine.bounds.accounts import Account
 from leporid.engine.bounds.clock import Clock
 from leporid.engine.bounds.sharded_dict import ShardedDict
 from leporid.engine.selectors.filter import Conjunction, Filter
@@ -245,6 +247,7 @@ class Topology:
         binding: Binding,
         wanted: MessageFilter | None = None,
         verdict_queue: str | None = None,
+        account: Account | None = None,
     ) -> bool:
         """Adds a binding; returns whether it is new.
 
@@ -252,6 +255,7 @@ class Topology:
             binding: What is bound to what, and how.
             wanted: The filter that its arguments ask for.
             verdict_queue: The name of the queue that its messages wait in for a filter class.
+            account: Is charged for it as long as it is there; None: nobody is.
 
         Raises:
             PreconditionFailed: The exchange takes no such binding.
@@ -266,7 +270,9 @@ class Topology:
             below = self.exchanges[binding.destination]
             below.incoming[binding] = None
             link(exchange, below)
-        exchange.outgoing[binding] = None
+        exchange.outgoing[binding] = account
+        if account is not None:
+            account.add(binding_bytes(binding))
         self.binding_count += 1
         self.changes += 1
         exchange.router.add(binding)
@@ -292,7 +298,9 @@ class Topology:
         """Takes a binding out of all that holds it. Caches are left to the caller."""
         exchange = self.exchanges[binding.source]
         exchange.router.remove(binding)
-        del exchange.outgoing[binding]
+        account = exchange.outgoing.pop(binding)
+        if account is not None:
+            account.release(binding_bytes(binding))
         self.binding_count -= 1
         self.changes += 1
         exchange.verdict_queues.pop(binding, None)

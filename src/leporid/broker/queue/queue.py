@@ -23,6 +23,7 @@ from leporid.broker.settings.values import Arguments
 if TYPE_CHECKING:
     from leporid.broker.settings.effects import Effect
     from leporid.broker.stream.readers import Progress, Skips, TrackedConsumer
+    from leporid.engine.bounds.accounts import Account
     from leporid.engine.connection.consumer import Consumer
     from leporid.engine.queue.queue import Queue
     from leporid.engine.stream.stream import Stream
@@ -134,7 +135,8 @@ class QueueState:
     """The log says that messages which waited for room in it were dropped."""
     deleted: bool = False
     kept_bytes: int = 0
-    """What the account of definitions was charged for it."""
+    kept_by: Account | None = None
+    """The account that was charged so many bytes for it: of whoever declared it."""
 
     def __repr__(self) -> str:
         return (

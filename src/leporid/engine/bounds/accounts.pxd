@@ -3,6 +3,7 @@
 from libc.stdint cimport uint64_t
 
 cdef class Account:
+    cdef object __weakref__
     cdef readonly str title
     cdef readonly uint64_t bytes        # that it and the accounts below it have been charged
     cdef public uint64_t limit

@@ -233,6 +233,19 @@ def test_an_interrupted_loop_loses_nothing(memory: BlockingMemoryBroker, channel
         assert [next(consumer).body for _ in range(3)] == [b"0", b"1", b"2"]
 
 
+def test_an_interrupt_that_another_thread_got_is_seen(channel: Channel):
+    """The system chooses the thread, and Python wakes no other for it."""
+
+    def interrupt() -> None:
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    with channel.queue("tasks").consume() as consumer:
+        consumer_waits = threading.Timer(0.05, interrupt)
+        consumer_waits.start()
+        with pytest.raises(KeyboardInterrupt):
+            next(consumer)
+
+
 def test_each_way_to_settle(memory: BlockingMemoryBroker, channel: Channel):
     fill(channel, 8)
     with channel.queue("tasks").consume() as consumer:

@@ -27,6 +27,10 @@ T = TypeVar("T")
 STOP_SECONDS: Final = 10.0
 """For tasks to end that were cancelled, and then for the thread."""
 
+SIGNAL_SECONDS: Final = 1.0
+"""So often who waits looks for signals. Python wakes it only if the system gave the signal to its
+thread, and while it slept: a Ctrl-C right before that would be seen after the wait."""
+
 
 class LoopThread:
     """An event loop in a thread of its own.
@@ -118,7 +122,12 @@ class LoopThread:
     def result(self, begun: concurrent.futures.Future[T]) -> T:
         """Wait for what was begun; return what it returns, or raise what it raises."""
         try:
-            return begun.result()
+            while True:
+                try:
+                    return begun.result(SIGNAL_SECONDS)
+                except TimeoutError:
+                    if begun.done():  # since then, or it is what it raises
+                        return begun.result()
         except concurrent.futures.CancelledError:
             raise LocalProtocolError("the connection was closed meanwhile") from None
         except BaseException:

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.preloaded import Preloaded
 from xdist.scheduler import LoadScopeScheduling
 
@@ -25,6 +26,10 @@ SPARK_MANY = 50
 CRASHED = pytest.StashKey[bool]()
 CRASHED_STATUS = 70
 """A process of the run ended: that is never put down to other tests, as the Makefile does it."""
+
+# How long an example takes says something of the machine alone.
+settings.register_profile("leporid", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("leporid")
 
 SLOW = (SPARK, "crash", "conformance", "slow")
 

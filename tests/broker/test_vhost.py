@@ -127,7 +127,7 @@ class Declarations(RuleBasedStateMachine):
 
 
 TestDeclarations = Declarations.TestCase
-TestDeclarations.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestDeclarations.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 @pytest.fixture

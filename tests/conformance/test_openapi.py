@@ -58,7 +58,6 @@ def _ask(base: str, session: requests.Session, operation: Any) -> None:
     @settings(
         max_examples=EXAMPLES,
         database=None,
-        deadline=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

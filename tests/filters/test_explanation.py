@@ -91,7 +91,7 @@ def test_values_are_short_and_printable():
     assert all(len(line) < 60 for line in explained.splitlines())
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(expressions, messages)
 def test_the_verdict_is_the_outcome(expression, message):
     dialect, tree = expression

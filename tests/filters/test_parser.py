@@ -24,7 +24,7 @@ def test_jms_is_what_is_meant_when_nothing_is_said():
     assert parse("a LIKE 'x'") == parse("a LIKE 'x'", Dialect.JMS)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(expressions)
 def test_an_expression_is_read_as_it_was_meant(expression):
     dialect, tree = expression
@@ -42,7 +42,6 @@ def parses(text: str, dialect: Dialect) -> bool:
     return True
 
 
-@settings(deadline=None)
 @given(st.text(), st.sampled_from(Dialect))
 @example("\ud800", Dialect.JMS)
 @example("\x00", Dialect.JMS)
@@ -64,13 +63,13 @@ def test_any_text(text, dialect):
 words = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(words, st.sampled_from(Dialect))
 def test_any_words(text, dialect):
     parses(text, dialect)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.binary(max_size=60), st.sampled_from(Dialect))
 def test_any_bytes(raw, dialect):
     parses(raw.decode("utf-8", "surrogateescape"), dialect)
@@ -78,7 +77,7 @@ def test_any_bytes(raw, dialect):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=1000)
+@settings(max_examples=1000)
 @given(words | st.binary(max_size=60).map(lambda raw: raw.decode("latin-1")))
 def test_many_texts(text):
     for dialect in Dialect:
@@ -86,7 +85,7 @@ def test_many_texts(text):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(expressions, st.data())
 def test_an_expression_with_something_left_out_or_put_in(expression, data):
     dialect, tree = expression

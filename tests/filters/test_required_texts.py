@@ -85,7 +85,7 @@ def test_values_that_are_no_text_may_match():
     assert evaluate(tree, ROCKETMQ, number) is Outcome.MATCH
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(expressions, st.lists(messages, min_size=1, max_size=8))
 def test_what_is_ruled_out_does_not_match(expression, some):
     dialect, tree = expression

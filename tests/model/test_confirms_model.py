@@ -156,9 +156,9 @@ class ConfirmsMachine(RuleBasedStateMachine):
 
 
 class TestConfirms(ConfirmsMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=8, stateful_step_count=25)
+    settings = settings(max_examples=8, stateful_step_count=25)
 
 
 @pytest.mark.slow
 class TestConfirmsForLonger(ConfirmsMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=300, stateful_step_count=50)
+    settings = settings(max_examples=300, stateful_step_count=50)

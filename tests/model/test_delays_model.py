@@ -137,5 +137,5 @@ class DelayMachine(RuleBasedStateMachine):
             assert self.world.waiting(exchange) == len(waiting)
 
 
-DelayMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+DelayMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestDelays = pytest.mark.slow(DelayMachine.TestCase)

@@ -350,9 +350,9 @@ class ConsumersMachine(QueueWorld):
 
 
 class TestFilteredConsumers(ConsumersMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=8, stateful_step_count=30)
+    settings = settings(max_examples=8, stateful_step_count=30)
 
 
 @pytest.mark.slow
 class TestFilteredConsumersForLonger(ConsumersMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=300, stateful_step_count=50)
+    settings = settings(max_examples=300, stateful_step_count=50)

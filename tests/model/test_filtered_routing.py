@@ -137,4 +137,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestFilteredRouting = Machine.TestCase
-TestFilteredRouting.settings = settings(deadline=None, max_examples=150, stateful_step_count=40)
+TestFilteredRouting.settings = settings(max_examples=150, stateful_step_count=40)

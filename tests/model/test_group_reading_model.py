@@ -147,5 +147,5 @@ class Reading(RuleBasedStateMachine):
             assert self.settled[partition] == set(range(end))
 
 
-Reading.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+Reading.TestCase.settings = settings(max_examples=50, stateful_step_count=40)
 TestReading = pytest.mark.slow(Reading.TestCase)

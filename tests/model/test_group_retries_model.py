@@ -130,5 +130,5 @@ class Retrying(RuleBasedStateMachine):
         assert set(died) >= dead - self.settled
 
 
-Retrying.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Retrying.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestRetrying = pytest.mark.slow(Retrying.TestCase)

@@ -120,5 +120,5 @@ class Group(RuleBasedStateMachine):
             assert self.group.is_stopping(partition) == (partition in self.stopped)
 
 
-Group.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Group.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestGroup = pytest.mark.slow(Group.TestCase)

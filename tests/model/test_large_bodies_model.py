@@ -163,5 +163,5 @@ class Copies(RuleBasedStateMachine):
         assert self.engine.logs.durable.bytes <= 3 * 300_000
 
 
-Copies.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+Copies.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
 TestCopies = pytest.mark.slow(Copies.TestCase)

@@ -250,9 +250,9 @@ class QueueMachine(QueueWorld):
 
 
 class TestQueue(QueueMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=8, stateful_step_count=30)
+    settings = settings(max_examples=8, stateful_step_count=30)
 
 
 @pytest.mark.slow
 class TestQueueForLonger(QueueMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=300, stateful_step_count=50)
+    settings = settings(max_examples=300, stateful_step_count=50)

@@ -464,9 +464,9 @@ class ReplayMachine(RuleBasedStateMachine):
 
 
 class TestReplay(ReplayMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=8, stateful_step_count=20)
+    settings = settings(max_examples=8, stateful_step_count=20)
 
 
 @pytest.mark.slow
 class TestReplayForLonger(ReplayMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=60, stateful_step_count=50)
+    settings = settings(max_examples=60, stateful_step_count=50)

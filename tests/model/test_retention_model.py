@@ -104,7 +104,7 @@ def pass_time(world: World, passed_ms: int) -> None:
 STEPS = ("send", "send", "send", "turn", "ack", "time", "begin", "end", "ask", "judge", "give_back")
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.data())
 def test_streams_stay_near_their_limits_and_consumers_know_what_they_missed(data):
     by_age = data.draw(st.booleans())

@@ -85,7 +85,7 @@ BINDINGS = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     exchange_type=st.sampled_from(MODELLED),
     added=st.lists(BINDINGS, unique=True, max_size=12),
@@ -115,7 +115,7 @@ def test_a_router_meets_what_the_model_meets(
         assert {each for each in met if each.filtered} == {each for each in meant if each.filtered}
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(binding=BINDINGS, key=KEYS, exchange_type=st.sampled_from(MODELLED))
 def test_a_binding_meets_no_key_but_its_only_one(
     binding: Binding, key: str, exchange_type: str
@@ -157,7 +157,7 @@ def hashed_model(exchange_type: str, bindings: list[Binding], key: str) -> list[
     return list(router.match(message(key)))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     exchange_type=st.sampled_from(["x-modulus-hash", "x-super-stream", "x-consistent-hash"]),
     changes=st.lists(st.tuples(HASHED, st.sampled_from(["a", "b", "c", "d"])), max_size=40),
@@ -395,4 +395,4 @@ class TopologyMachine(RuleBasedStateMachine):
 
 
 TestTopology = TopologyMachine.TestCase
-TestTopology.settings = settings(deadline=None, max_examples=200, stateful_step_count=40)
+TestTopology.settings = settings(max_examples=200, stateful_step_count=40)

@@ -169,9 +169,9 @@ ALLOWED = 2
 
 
 class TestSharedCredit(SharedCreditMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=6, stateful_step_count=30)
+    settings = settings(max_examples=6, stateful_step_count=30)
 
 
 @pytest.mark.slow
 class TestSharedCreditForLonger(SharedCreditMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=60, stateful_step_count=50)
+    settings = settings(max_examples=60, stateful_step_count=50)

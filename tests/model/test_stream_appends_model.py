@@ -240,9 +240,9 @@ class StreamAppendsMachine(RuleBasedStateMachine):
 
 
 class TestStreamAppends(StreamAppendsMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=10, stateful_step_count=30)
+    settings = settings(max_examples=10, stateful_step_count=30)
 
 
 @pytest.mark.slow
 class TestStreamAppendsForLonger(StreamAppendsMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=150, stateful_step_count=50)
+    settings = settings(max_examples=150, stateful_step_count=50)

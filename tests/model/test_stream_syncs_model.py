@@ -130,4 +130,4 @@ class StreamSyncsMachine(RuleBasedStateMachine):
 
 
 TestStreamSyncs = StreamSyncsMachine.TestCase
-TestStreamSyncs.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestStreamSyncs.settings = settings(max_examples=60, stateful_step_count=40)

@@ -297,7 +297,7 @@ class Totals(RuleBasedStateMachine):
         )
 
 
-Totals.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Totals.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestTotals = pytest.mark.slow(Totals.TestCase)
 
 

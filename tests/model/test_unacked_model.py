@@ -164,9 +164,9 @@ class UnackedMachine(RuleBasedStateMachine):
 
 
 class TestUnacked(UnackedMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=12, stateful_step_count=15)
+    settings = settings(max_examples=12, stateful_step_count=15)
 
 
 @pytest.mark.slow
 class TestUnackedForLonger(UnackedMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(deadline=None, max_examples=150, stateful_step_count=40)
+    settings = settings(max_examples=150, stateful_step_count=40)

@@ -82,8 +82,8 @@ def said(port: int, data: bytes, source: str = "127.0.0.1") -> None:
     """Send something, and leave without waiting for an answer, in order or not."""
     with socket.create_connection(("127.0.0.1", port), source_address=(source, 0)) as sock:
         sock.sendall(data)
-        sock.shutdown(socket.SHUT_WR)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it was closed before
+            sock.shutdown(socket.SHUT_WR)
             while sock.recv(1000):
                 pass
 

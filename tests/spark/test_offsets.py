@@ -4,7 +4,7 @@ import itertools
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from leporid.spark.checks import EARLIEST, LATEST
@@ -55,13 +55,11 @@ def part(key: Key, first: int, end: int, incarnation: str = "i-1", size: int = 0
 # ---------------------------------------------------------------- the checkpoint's form
 
 
-@settings(deadline=None)
 @given(positions_by_key)
 def test_a_position_comes_back_from_json(offsets):
     assert from_json(json.loads(json.dumps(to_json(offsets)))) == offsets
 
 
-@settings(deadline=None)
 @given(positions_by_key)
 def test_json_does_not_depend_on_the_order_of_partitions(offsets):
     turned = dict(reversed(offsets.items()))
@@ -175,7 +173,6 @@ def test_a_batch_reads_nothing_of_what_ends_before_it_starts():
 # ---------------------------------------------------------------- how far a batch goes
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.integers(0, 20), st.integers(0, 1000), max_size=10), st.integers(0, 5000))
 def test_a_share_is_exact_and_never_more_than_wanted(wanted, total):
     got = share(wanted, total)
@@ -184,14 +181,12 @@ def test_a_share_is_exact_and_never_more_than_wanted(wanted, total):
     assert all(0 <= got[name] <= wanted[name] for name in wanted)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.integers(0, 20), st.integers(1, 1000), min_size=1), st.integers(0, 5000))
 def test_nobody_starves_as_long_as_there_is_enough(wanted, total):
     if total >= len(wanted):
         assert all(share(wanted, total).values())
 
 
-@settings(deadline=None)
 @given(st.integers(1, 1000), st.integers(1, 1000), st.integers(2, 2000))
 def test_a_share_is_proportional_but_for_a_row(one, other, total):
     got = share({"one": one, "other": other}, total)
@@ -199,7 +194,6 @@ def test_a_share_is_proportional_but_for_a_row(one, other, total):
         assert abs(got["one"] - total * one / (one + other)) <= 2
 
 
-@settings(deadline=None)
 @given(parts_by_key(), st.integers(1, 20_000), st.data())
 def test_a_batch_never_exceeds_its_rows_and_never_moves_back(parts, rows_max, data):
     current = {
@@ -213,7 +207,6 @@ def test_a_batch_never_exceeds_its_rows_and_never_moves_back(parts, rows_max, da
     assert all(end[key].offset <= parts[key].end for key in end)
 
 
-@settings(deadline=None)
 @given(parts_by_key(), st.integers(1, 10**6))
 def test_a_limit_of_bytes_is_kept_but_for_one_row(parts, bytes_max):
     current = {key: Position(value.first, "i-1", value.first) for key, value in parts.items()}
@@ -300,7 +293,6 @@ def test_the_first_batch_is_replayed_from_where_it_began_not_from_todays_initial
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(parts_by_key(), st.data())
 def test_batch_after_batch_reads_everything_once(parts, data):
     position = initial({key: value.first for key, value in parts.items()}, parts)
@@ -330,7 +322,6 @@ def test_the_latest_offset_keeps_where_the_query_began():
 # ---------------------------------------------------------------- tasks
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 10**5)), max_size=8),
     st.none() | st.integers(1, 60),

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -119,7 +119,6 @@ def test_offsets_of_a_time_narrow_ranges():
     assert narrow_by_time(WHOLE, low, high) == [Range(Key("a", 0), 10, 20, "i")]
 
 
-@settings(deadline=None)
 @given(st.datetimes(min_value=datetime(1900, 1, 1)))  # noqa: DTZ001
 def test_microseconds_are_exact(moment):
     aware = moment.replace(tzinfo=UTC)
@@ -267,7 +266,6 @@ def topic_matches(pattern: list[str], words: list[str]) -> bool:
     return bool(words) and pattern[0] in {"*", words[0]} and topic_matches(pattern[1:], words[1:])
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from(["*", "#", "a", "b", "a+", ""]), min_size=1, max_size=5),
     st.lists(st.lists(st.sampled_from(["a", "b", "a+", "", "ä\n"]), max_size=5), min_size=1),

@@ -97,7 +97,7 @@ def holds(predicate, row):
     return ASKED[type(predicate)](value, predicate.value)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(messages, min_size=1, max_size=6), st.lists(predicates, min_size=1, max_size=8))
 def test_true_of_the_same_messages(sent_messages, asked):
     world = World()

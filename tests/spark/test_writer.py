@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyspark
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import Row
 from tests.spark.fake import Refusal
@@ -160,7 +160,6 @@ def test_requests_have_the_rows_that_were_said(broker, make, task):
     assert [int(query["sequence"]) for _, query, _ in broker.posted] == [0, 4, 8]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 30), max_size=10), st.integers(1, 20))
 def test_gathering_keeps_every_row_in_order(sizes, rows_max):
     ends = [sum(sizes[: at + 1]) for at in range(len(sizes))]
@@ -319,7 +318,6 @@ def test_numbers_must_rise_in_one_partition(make, task):
         make(BatchWriter, **numbered).write(iter([rows(1, n=[5])]))
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 200), min_size=1, unique=True))
 def test_runs_cover_all_rows_and_are_consecutive(numbers):
     numbers.sort()

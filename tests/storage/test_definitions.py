@@ -434,7 +434,7 @@ def together(some: list[Any]) -> Change:
     return Together(some)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     batches=st.lists(
         st.lists(single | st.lists(single, max_size=3).map(together), max_size=6), max_size=6

@@ -210,7 +210,6 @@ def test_one_file_is_synced_without_another_thread(logs: StreamLogs, disk: Power
 
 @settings(
     max_examples=30,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

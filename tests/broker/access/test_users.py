@@ -163,7 +163,7 @@ class UsersMachine(RuleBasedStateMachine):
         assert vars(found) == vars(self.model)
 
 
-UsersMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+UsersMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=25)
 TestUsers = UsersMachine.TestCase
 
 

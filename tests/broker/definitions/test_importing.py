@@ -374,7 +374,7 @@ def documents(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
 VALUES = st.none() | st.integers(0, 9) | st.lists(NAMES) | st.dictionaries(NAMES, NAMES)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(documents())
 def test_what_is_exported_comes_back_equal(given: dict[str, list[dict[str, Any]]]):
     first, second = World(), World()

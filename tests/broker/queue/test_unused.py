@@ -317,7 +317,7 @@ class UseMachine(RuleBasedStateMachine):
 
 
 TestUses = UseMachine.TestCase
-TestUses.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestUses.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 def test_a_queue_that_cannot_be_deleted_keeps_nobody_else(

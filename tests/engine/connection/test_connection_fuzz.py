@@ -175,7 +175,7 @@ def check(stream: bytes, seed: int) -> None:
 
 
 SEEDS = st.integers(0, 2**32)
-QUICK = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 LONG = settings(QUICK, max_examples=600)
 
 

@@ -260,7 +260,7 @@ def numbers_of(messages: list[Message]) -> list[int]:
     return [int(str(each.headers["n"])) for each in messages]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_whatever_happens_in_between_what_passes_comes_once_and_in_order(data):
     world = World(segment_bytes=4096)

@@ -177,7 +177,7 @@ def test_what_was_read_while_the_log_was_cleaned_is_cleaned_afterwards(engine, d
 # ------------------------------------------------------------------ any order of events
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.one_of(

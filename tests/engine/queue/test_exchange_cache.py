@@ -328,7 +328,7 @@ def test_of_transient_messages_too():
     assert engine.logs.transient.bytes < 4_000_000
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.one_of(

@@ -14,7 +14,7 @@ PRIORITIES = st.one_of(st.integers(-3, 3), st.integers(-(2**31), 2**31 - 1))
 STEPS = st.lists(st.one_of(PRIORITIES, st.none()), min_size=1, max_size=80)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(steps=STEPS, single=st.booleans(), data=st.data())
 def test_the_first_of_many(steps: list[int | None], single: bool, data: st.DataObject) -> None:
     engine = make_engine()

@@ -313,7 +313,7 @@ def test_a_message_that_came_twice_through_a_crash_is_known_until_both_have_left
         assert broker.queue.known == (1 if left else 0)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.one_of(

@@ -52,7 +52,6 @@ def made_of(texts: list[str]) -> Patterns:
     return patterns
 
 
-@settings(deadline=None)
 @given(st.lists(dotted(PATTERN_WORDS, 6), max_size=12), st.lists(dotted(KEY_WORDS, 7), max_size=8))
 def test_matches_what_a_plain_matcher_matches(texts: list[str], keys: list[str]):
     patterns = made_of(texts)
@@ -62,7 +61,6 @@ def test_matches_what_a_plain_matcher_matches(texts: list[str], keys: list[str])
 
 # A few words more than 64, 128 and so on, so that sets of several integers meet words that the key
 # has often and words that it has once.
-@settings(deadline=None)
 @given(
     st.lists(dotted([*PATTERN_WORDS, "x", "y"], 8), max_size=8),
     st.sampled_from([61, 62, 63, 64, 125, 126, 127, 128, 189, 254]),
@@ -89,7 +87,7 @@ def test_each_word_of_a_long_key_is_told_from_its_neighbours(count: int):
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_patterns_that_come_and_go(data: st.DataObject):
     patterns = Patterns()
@@ -112,7 +110,7 @@ def test_patterns_that_come_and_go(data: st.DataObject):
     assert (patterns.node_count, patterns.word_count) == (0, 0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(dotted(["a", "b", "*", "#"], 5), min_size=1, max_size=8),
     st.lists(st.tuples(st.booleans(), dotted(["a", "b", "*", "#"], 5)), max_size=6),

@@ -51,7 +51,7 @@ def test_shares_follow_weights(weights: tuple[int, ...]):
         assert abs(counted[f"q{number}".encode()] - total * share) < 5 * deviation
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(places=PLACES, data=st.data())
 def test_a_place_that_comes_or_goes_moves_its_own_keys_only(
     places: dict[bytes, int], data: st.DataObject
@@ -70,7 +70,7 @@ def test_a_place_that_comes_or_goes_moves_its_own_keys_only(
     assert chosen(made) == before
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(places=PLACES, order=st.randoms(use_true_random=False))
 def test_the_order_of_places_does_not_matter(places: dict[bytes, int], order):
     names = list(places)

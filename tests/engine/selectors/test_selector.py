@@ -45,14 +45,14 @@ def check(expression, some) -> None:
         assert outcome(filter_, message) == evaluate(tree, dialect, message).value
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(expressions, st.lists(messages, min_size=1, max_size=4))
 def test_a_program_comes_to_what_the_interpreter_says(expression, some):
     check(expression, some)
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=800)
+@settings(max_examples=800)
 @given(expressions, st.lists(messages, min_size=1, max_size=8))
 def test_many_programs_come_to_what_the_interpreter_says(expression, some):
     check(expression, some)
@@ -92,7 +92,7 @@ def test_a_name_of_255_bytes():
     assert not selector(f'"{name}" = 1').matches_message("", "", encoded(**{name[1:]: 1}))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.binary(max_size=80), st.sampled_from(Dialect))
 @example(b"\xff\xff", JMS)
 @example(b"\x20\x00\xff\xff\xff\xff", JMS)
@@ -107,7 +107,7 @@ def test_random_properties_do_no_harm(raw, dialect):
         assert selector(text, dialect).outcome("", "", flags + raw) in (1, 0, -1)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(messages, st.data())
 def test_properties_cut_short_or_changed_do_no_harm(message, data):
     raw = bytearray(encode_properties(message.properties))
@@ -118,7 +118,7 @@ def test_properties_cut_short_or_changed_do_no_harm(message, data):
     assert filter_.outcome("", "", bytes(raw)) in (1, 0, -1)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(-(2**31), 2**31 - 1), st.integers(1, 255))
 def test_decimals_are_the_nearest_double(unscaled, scale):
     value = Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
@@ -157,7 +157,7 @@ def test_type_errors_are_counted():
 # ------------------------------------------------------------------ patterns
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.sampled_from(PATTERNS) | st.text("ab_%é", max_size=12),
     octets | st.text("abé", max_size=12).map(str.encode),
@@ -253,7 +253,7 @@ def loaded(code: bytes) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.data())
 def test_changed_programs_do_no_harm(data):
     code = bytearray(GOOD)
@@ -262,7 +262,7 @@ def test_changed_programs_do_no_harm(data):
     loaded(bytes(code))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.sampled_from(Opcode), st.integers(0, 3), st.integers(0, 12)), max_size=12)
 )

@@ -143,14 +143,14 @@ def run(begin: list[Filter], rounds: int, data: st.DataObject) -> None:
     world.check(data.draw(st.lists(messages, min_size=1, max_size=4)))
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.lists(filters, max_size=4), st.data())
 def test_a_set_finds_what_each_member_would_let_pass(begin, data):
     run(begin, 0, data)
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=160)
+@settings(max_examples=160)
 @given(st.lists(filters, max_size=12), st.data())
 def test_sets_that_change_find_what_each_member_would_let_pass(begin, data):
     run(begin, 3, data)

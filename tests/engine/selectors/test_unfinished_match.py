@@ -135,7 +135,7 @@ MANY = ", ".join(f"'{at}'" for at in range(40))
 MAKERS.append(lambda at: selector(f"text NOT IN ({MANY}) AND n <> {at % 2}"))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.lists(st.sampled_from(MAKERS), min_size=1, max_size=25),
     st.sampled_from(["", "x1", "x1y", "x2z"]),

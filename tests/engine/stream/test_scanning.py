@@ -57,7 +57,7 @@ arguments = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(1, 400), tables), min_size=1, max_size=12),
     arguments,

@@ -11,7 +11,7 @@ from leporid.engine.stream.window import StreamWindow
 from leporid.engine.tables.arrow import columns_of
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.lists(st.integers(0, 3000), min_size=1, max_size=60),
     st.integers(1, 20),
@@ -59,7 +59,7 @@ def long() -> World:
     return world
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.data())
 def test_a_window_counts_the_messages_it_did_not_look_at(long, data):
     first = data.draw(st.integers(0, 5000))

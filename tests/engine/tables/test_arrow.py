@@ -108,7 +108,7 @@ properties = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5), properties, st.binary())))
 def test_columns_say_what_the_messages_say(messages):
     world = made(*((e, k, encode_properties(p), body) for e, k, p, body in messages))
@@ -170,7 +170,7 @@ def as_json_exactly(value: Value) -> Any:
     return as_json(value)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.binary(max_size=40))
 def test_broken_text_is_replaced_as_python_does(raw):
     headers: dict[str, Value] = {"h": LongString(raw)}

@@ -88,7 +88,7 @@ def test_batches_are_left_out_of_windows(restarted):
     window.close()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.integers(1, 300), st.sampled_from(["a", "b", None])), max_size=8),
     st.integers(0, 500),

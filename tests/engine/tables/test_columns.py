@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from leporid.engine.tables.rows import BadRow, encode
@@ -21,7 +21,6 @@ def text(*rows: str | bytes | None) -> tuple[int, list[Any]]:
     return len(array), array.buffers()
 
 
-@settings(deadline=None)  # the first array may have pyarrow import much
 @given(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=4, max_size=4), st.binary(max_size=9))
 def test_offsets_that_lead_elsewhere_are_refused(offsets, data):
     columns = {"body": (3, [None, struct.pack("<4i", *offsets), data])}
@@ -33,7 +32,6 @@ def test_offsets_that_lead_elsewhere_are_refused(offsets, data):
             encode(3, columns, **OK)
 
 
-@settings(deadline=None)  # the first array may have pyarrow import much
 @given(st.lists(st.integers(-5, 5), min_size=3, max_size=3))
 def test_a_map_s_offsets_are_checked_as_well(offsets):
     columns = {

@@ -68,7 +68,7 @@ ROWS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ROWS)
 def test_what_is_published_is_read_back(rows):
     world = World()

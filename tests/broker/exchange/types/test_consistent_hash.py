@@ -47,7 +47,7 @@ def test_the_key_of_a_binding_is_its_share(weights: dict[str, int]):
     assert abs(counted["a"] / 4_000 - share) < 0.04
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(weights=st.dictionaries(st.text(max_size=4), st.integers(1, 30), min_size=2, max_size=6))
 def test_a_binding_that_goes_moves_only_its_own_keys(weights: dict[str, int]):
     gone = next(iter(weights))

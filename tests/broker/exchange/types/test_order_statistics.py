@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from leporid.broker.exchange.types.order_statistics import OrderStatisticTree
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     changes=st.lists(st.integers(0, 30), max_size=60),
     priorities=st.randoms(use_true_random=False),

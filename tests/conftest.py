@@ -104,5 +104,7 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.sql.python.filterPushdown.enabled": "false",
         },
     )
+    # It would stay slow for all tests that come after.
+    assert SPARK_OPTIONS in os.environ, "a test on Spark that is not marked as one was the first"
     yield spark
     spark.stop()

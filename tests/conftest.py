@@ -85,13 +85,14 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Have Java prepared for tests on Spark, before the time of the first of them is taken."""
+    """Have Spark prepared for tests on it, before the time of the first of them is taken."""
     if item.get_closest_marker(SPARK) and SPARK_OPTIONS not in os.environ:
         # Not at the top, since most tests need nothing of it.
-        from tests.spark.java_classes import make_archive, use_archive
+        from tests.spark.java_classes import make_archive, use_archive, use_home
 
         # Without Java or Spark it is the test that says what is missing.
         with contextlib.suppress(ImportError, RuntimeError):
+            use_home()
             marked = [each for each in item.session.items if each.get_closest_marker(SPARK)]
             if len(marked) >= SPARK_MANY:
                 make_archive()
@@ -116,5 +117,7 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.sql.python.filterPushdown.enabled": "false",
         },
     )
+    # It would stay slow for all tests that come after.
+    assert SPARK_OPTIONS in os.environ, "a test on Spark that is not marked as one was the first"
     yield spark
     spark.stop()

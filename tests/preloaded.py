@@ -24,6 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO, Any, Final, NoReturn
 
 MODULES: Final = (
@@ -39,12 +40,23 @@ MODULES: Final = (
 """What a broker loads until its ports are open, and right after; and what checks its data."""
 READ_AT_START: Final = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "ARROW_", "OPENSSL_", "SSL_")
 """Beginnings of variables that count when an interpreter, or a library, is loaded."""
+SOURCE: Final = str(Path(__file__).resolve().parents[1] / "src")
 REQUEST_BYTES_MAX: Final = 128 * 1024
 
 
 def read_at_start() -> dict[str, str]:
-    """Return the variables that a forked process would not look at."""
-    return {name: text for name, text in os.environ.items() if name.startswith(READ_AT_START)}
+    """Return the variables that a forked process would not look at.
+
+    What the package itself sets when it is imported by tests counts as if it were not set, as a
+    broker does the same: else all brokers after that would be started by the command.
+    """
+    found = {name: text for name, text in os.environ.items() if name.startswith(READ_AT_START)}
+    # Of `leporid.management.tables`.
+    found.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    # Of `leporid.spark.session`: where this package is.
+    parts = found.pop("PYTHONPATH", "").split(os.pathsep)
+    found["PYTHONPATH"] = os.pathsep.join(part for part in parts if part != SOURCE)
+    return found
 
 
 class Forked:

@@ -213,6 +213,8 @@ def _attacker(attack: Attack, target: Target, plan: Plan) -> Iterator[_Process]:
 
 def _play(attack: Attack, target: Target, plan: Plan, pipe: Connection) -> None:
     os.nice(NICE)
+    # What was there before the fork is not collected here, which would copy all of it.
+    gc.freeze()
     ground = Ground(target, plan)
     try:
         steps = attack.run(ground)

@@ -43,7 +43,13 @@ def shared_spark(spark_session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.spark if name.startswith("spark") else ())
+        for name in WORKLOADS
+    ],
+)
 def test_each_workload_gives_figures(name: str, tmp_path: Path, request: pytest.FixtureRequest):
     if name.startswith("spark"):
         request.getfixturevalue("shared_spark")

@@ -39,7 +39,6 @@ def environment() -> dict[str, str]:
     prepare_environment(environ)
     return {
         **environ,
-        "SPARK_HOME": str(SPARK_CLASS.parents[1]),
         # Nothing of this listens anywhere else, whatever the machine is called.
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",

@@ -1,4 +1,4 @@
-"""An archive of the Java classes that Spark loads at its start, so that each Java starts faster.
+"""What has each process of Spark start faster: an archive of Java's classes, and a home of Spark.
 
 Loading, verifying and linking Spark's classes takes most of the processor time of a start, and the
 tests start some twenty of them: sessions, and the processes of a cluster. Java can keep the result
@@ -6,6 +6,11 @@ in a file, which the next ones map (class data sharing). Making it takes as long
 it is made once, under `build/`, and only by a run that has many such tests.
 
 Java itself checks that an archive suits it and its class path, and starts without it otherwise.
+
+Spark has its Pythons import PySpark from a zip file in its home, if there is one. What comes out
+of a zip file is compiled again by each process, which takes half a second, and the tests start
+hundreds. So Spark gets a home that is like PySpark's own, without that file: then Python finds the
+same modules where they are installed, compiled.
 """
 
 from __future__ import annotations
@@ -13,8 +18,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -25,14 +32,50 @@ SECONDS: Final = 300.0
 OPTIONS: Final = "-XX:TieredStopAtLevel=1"
 
 
-def archive_path() -> Path:
-    """Return where the archive is, or would be: another one for each Java and each PySpark."""
-    import pyspark
+HOME_VARIABLE: Final = "SPARK_HOME"
 
+
+def archive_path() -> Path:
+    """Return where the archive is, or would be: another one for each Java and each home."""
     from leporid.spark.java import find_java
 
-    facts = f"{find_java()} {pyspark.__version__} {pyspark.__file__}"
-    return ROOT / "build" / f"spark-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.jsa"
+    return _path(f"{find_java()} {os.environ[HOME_VARIABLE]}").with_suffix(".jsa")
+
+
+def _path(facts: str) -> Path:
+    """Return a name under `build/`, another one for each PySpark."""
+    import pyspark
+
+    facts += f" {pyspark.__version__} {pyspark.__file__}"
+    return ROOT / "build" / f"spark-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
+
+
+def use_home() -> None:
+    """Have every Spark that starts from now on live where there is no zip file of PySpark."""
+    if HOME_VARIABLE in os.environ:
+        return
+    import pyspark
+
+    path = _path("home")
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        new = Path(tempfile.mkdtemp(dir=path.parent))
+        _link(Path(pyspark.__file__).parent, new, besides="python")
+        _link(Path(pyspark.__file__).parent / "python", new / "python", besides="lib")
+        try:
+            new.rename(path)
+        except OSError:
+            # Another process of the tests was faster.
+            shutil.rmtree(new)
+    os.environ[HOME_VARIABLE] = str(path)
+
+
+def _link(folder: Path, new: Path, besides: str) -> None:
+    """Fill a new folder with links to what another one has."""
+    new.mkdir(exist_ok=True)
+    for each in folder.iterdir():
+        if each.name != besides:
+            (new / each.name).symlink_to(each)
 
 
 def use_archive() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.preloaded import Forked, Preloaded
 
+from leporid.spark.session import with_package
 from leporid.testing import BrokerError, BrokerProcess
 from leporid.testing.process import COMMAND_VARIABLE, default_command
 
@@ -102,3 +103,15 @@ def test_what_an_interpreter_reads_at_its_start_has_the_executable_run(
         assert isinstance(broker._process, subprocess.Popen)
         assert b"leporid\0serve\0" in Path(f"/proc/{broker.pid}/cmdline").read_bytes()
         assert broker.stop() == 0
+
+
+def test_what_the_package_sets_for_itself_leaves_it_forked(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "system")
+    kinds: list[type] = []
+    for path in (os.environ.get("PYTHONPATH", ""), "/else"):
+        monkeypatch.setenv("PYTHONPATH", with_package(path))
+        with broker:
+            kinds.append(type(broker._process))
+    assert kinds == [Forked, subprocess.Popen]

@@ -1,4 +1,4 @@
-"""What all tests share: how brokers start, the Spark session, and the order and place of tests.
+"""What all tests share: where files are, how brokers start, Spark, and the order of tests.
 
 A process is given one module after the other. Those with slow tests go first, since one that is
 begun last would leave the other processes without work. All that starts Spark is given to one
@@ -8,12 +8,15 @@ process, so that there is one Java, and it stays warm: its start takes ten secon
 import contextlib
 import gc
 import os
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests import folder_in_memory
 from tests.preloaded import Preloaded
 from xdist.scheduler import LoadScopeScheduling
 
@@ -34,6 +37,9 @@ settings.load_profile("leporid")
 
 SLOW = (SPARK, "crash", "conformance", "slow")
 
+PASSED = pytest.StashKey[bool]()
+"""All tests did: then temporary folders go."""
+
 
 class Scheduling(LoadScopeScheduling):
     """By modules, in the order in which they were collected, with Spark's tests together."""
@@ -46,12 +52,34 @@ class Scheduling(LoadScopeScheduling):
         return SPARK if SPARK in nodeid else super()._split_scope(nodeid)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Have brokers forked, unless they are those of another build."""
+    """Choose the place of temporary folders, and have brokers forked.
+
+    Not if the user has chosen a place, and not if brokers are those of another build. The other
+    processes of a run are told of the place: by their environment, and by pytest.
+    """
+    chosen = config.option.basetemp or "TMPDIR" in os.environ
+    if not hasattr(config, "workerinput") and not chosen and folder_in_memory.is_large():
+        use_memory(config)
     if COMMAND_VARIABLE not in os.environ:
         preloaded = Preloaded(default_command()[0])
         BrokerProcess.launch = preloaded
         config.add_cleanup(preloaded.close)
+
+
+def use_memory(config: pytest.Config) -> None:
+    """Have temporary folders in memory, in this process and in those that it starts."""
+    folder = folder_in_memory.hold()
+    os.environ["TMPDIR"] = str(folder)
+    tempfile.tempdir = None
+    config.option.basetemp = str(folder / "t")
+
+    def clear() -> None:
+        if config.stash.get(PASSED, False):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    config.add_cleanup(clear)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -66,6 +94,10 @@ def pytest_handlecrashitem(sched: LoadScopeScheduling) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    session.config.stash[PASSED] = session.exitstatus in (
+        pytest.ExitCode.OK,
+        pytest.ExitCode.NO_TESTS_COLLECTED,
+    )
     if session.config.stash.get(CRASHED, False):
         session.exitstatus = CRASHED_STATUS
 
@@ -77,10 +109,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: (SPARK not in item.nodeid, -slow[item.path]))
 
 
-def pytest_collection_finish() -> None:
-    """Have the collector look at no test and no module: half a second, hundreds of times."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector from what stays until the end: a million objects of all tests.
+
+    While they come it would look at them again and again, and later at each full collection, which
+    some tests ask for: half a second each time.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

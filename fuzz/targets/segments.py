@@ -17,13 +17,13 @@ from __future__ import annotations
 import io
 import logging
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from fuzz.world import SEGMENT_BYTES, START_MS, START_WALL_MS, defects_raised
-from tests.engine.disk_fake import Disk
+from tests.engine.disk_fake import Disk, Files
 from tests.engine.frames import publish
 from tests.engine.session_fake import Peer
 from tests.engine.slices import ended
@@ -110,7 +110,7 @@ def _engine(disk: Disk) -> Engine:
     return engine
 
 
-def _read(work: Replay, files: dict[int, bytes]) -> list[SegmentReport]:
+def _read(work: Replay, files: MutableMapping[int, bytes]) -> list[SegmentReport]:
     reports = []
     for number in sorted(files):
         try:
@@ -127,7 +127,7 @@ def _read(work: Replay, files: dict[int, bytes]) -> list[SegmentReport]:
     return reports
 
 
-def _replay_twice(files: dict[int, bytes]) -> None:
+def _replay_twice(files: Mapping[int, bytes]) -> None:
     _read(Replay(None), dict(files))
     disk = Disk(files)
     for _ in range(2):
@@ -155,9 +155,9 @@ def _use(engine: Engine, disk: Disk, queues: dict[str, Queue]) -> None:
     peer.connection.lost()
 
 
-def _replay_stream(files: dict[int, bytes]) -> None:
+def _replay_stream(given: Mapping[int, bytes]) -> None:
     disk = Disk()
-    disk.streams[STREAM_ID] = files
+    files = disk.streams[STREAM_ID] = Files(given)
     for _ in range(2):
         engine = _engine(disk)
         stream = engine.stream(STREAM_ID, "s")
@@ -217,7 +217,7 @@ def seeds() -> Iterator[bytes]:
                     yield bytes((of_stream, 0)) + used[:at] + b"\xff" + used[at + 1 :]
 
 
-def _written(of_stream: bool) -> Iterator[dict[int, bytes]]:
+def _written(of_stream: bool) -> Iterator[Mapping[int, bytes]]:
     disk = Disk()
     engine = _engine(disk)
     if of_stream:

@@ -1,6 +1,7 @@
 """The command line: what it hands on, and its exit codes."""
 
 import argparse
+import os
 import subprocess
 import sys
 import types
@@ -48,6 +49,41 @@ def test_serve_without_options_takes_the_defaults(
     monkeypatch.setenv("XDG_STATE_HOME", "/somewhere")
     assert main(["serve"]) == 7
     assert runs == [Config(data_dir=Path("/somewhere/leporid"))]
+
+
+class Left(Exception):
+    """With the exit code."""
+
+
+def leave(code: int) -> None:
+    raise Left(code)
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_broker_that_ended_is_not_taken_apart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(sys, "argv", ["leporid", "serve"])
+    with pytest.raises(Left) as left:
+        main()
+    assert left.value.args == (7,)
+    monkeypatch.setattr(sys, "argv", ["leporid", "--version"])
+    with pytest.raises(SystemExit):  # other commands end as Python does
+        main()
+    assert capsys.readouterr().out.startswith("leporid ")
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_profiler_may_write_what_it_has_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(sys, "argv", ["leporid", "serve"])
+    sys.setprofile(lambda *_: None)
+    try:
+        code = main()
+    finally:
+        sys.setprofile(None)
+    assert code == 7
 
 
 def test_options_win_over_the_file(runs: list[Config], tmp_path: Path):

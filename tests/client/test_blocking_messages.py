@@ -222,6 +222,7 @@ def test_a_message_that_is_got_for_nobody_goes_back(
     assert settled(memory, channel) == (1, 0)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_loop_loses_nothing(memory: BlockingMemoryBroker, channel: Channel):
     """As by Ctrl-C while it waits: what comes in that moment stays with the consumer."""
     with channel.queue("tasks").consume() as consumer:
@@ -233,6 +234,7 @@ def test_an_interrupted_loop_loses_nothing(memory: BlockingMemoryBroker, channel
         assert [next(consumer).body for _ in range(3)] == [b"0", b"1", b"2"]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_another_thread_got_is_seen(channel: Channel):
     """The system chooses the thread, and Python wakes no other for it."""
 

@@ -5,7 +5,7 @@ It does what the sync thread does, in the same order, and can stop half-way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 
 from leporid.engine.engine import Engine
 from leporid.engine.log.replay import Replay
@@ -17,14 +17,60 @@ Given = tuple[int, int, int, memoryview | bytes]  # the same, as the engine give
 GivenStream = tuple[int, list[Given] | None, list[int] | None]
 
 
+class Files(MutableMapping[int, bytes]):
+    """Files by number. What is written to one is put in when somebody looks at it.
+
+    Files have many megabytes, are written often and looked at seldom, and whoever looked keeps what
+    there was then.
+    """
+
+    def __init__(self, files: Mapping[int, bytes] | None = None) -> None:
+        self._files = dict(files or {})
+        self._written: dict[int, list[tuple[int, bytes]]] = {}
+
+    def write(self, writes: Sequence[Write]) -> None:
+        for number, size, offset, data in writes:
+            if number not in self._files:
+                self._files[number] = bytes(size)
+            self._written.setdefault(number, []).append((offset, data))
+
+    def copy(self) -> Files:
+        copy = Files(self._files)
+        copy._written = {number: list(parts) for number, parts in self._written.items()}
+        return copy
+
+    def __getitem__(self, number: int) -> bytes:
+        parts = self._written.pop(number, None)
+        if parts is not None:
+            file = bytearray(self._files[number])
+            for offset, data in parts:
+                file[offset : offset + len(data)] = data
+            self._files[number] = bytes(file)
+        return self._files[number]
+
+    def __setitem__(self, number: int, file: bytes) -> None:
+        self._written.pop(number, None)
+        self._files[number] = file
+
+    def __delitem__(self, number: int) -> None:
+        del self._files[number]
+        self._written.pop(number, None)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
 class Disk:
     """Segment files by number. Files have their whole size from the start, as on a real disk."""
 
-    def __init__(self, files: dict[int, bytes] | None = None) -> None:
-        self.files = dict(files or {})
+    def __init__(self, files: Mapping[int, bytes] | None = None) -> None:
+        self.files = Files(files)
         self.job: tuple[int, list[Write], list[int]] | None = None
         self.closed: tuple[int, list[Given], list[int]] | None = None
-        self.streams: dict[int, dict[int, bytes]] = {}
+        self.streams: dict[int, Files] = {}
         self.stream_work: list[tuple[int, list[Write], list[int] | None]] = []
 
     def attach(self, engine: Engine) -> None:
@@ -35,15 +81,16 @@ class Disk:
         return self.files[number]
 
     def copy(self) -> Disk:
-        copy = Disk(self.files)
-        copy.streams = {number: dict(files) for number, files in self.streams.items()}
+        copy = Disk()
+        copy.files = self.files.copy()
+        copy.streams = {number: files.copy() for number, files in self.streams.items()}
         return copy
 
     def write(self, writes: Sequence[Write]) -> None:
-        write_into(self.files, writes)
+        self.files.write(writes)
 
     def write_stream(self, stream: int, parts: Sequence[Write]) -> None:
-        write_into(self.streams.setdefault(stream, {}), parts)
+        self.streams.setdefault(stream, Files()).write(parts)
 
     # ------------------------------------------------------------- the sync thread
 
@@ -155,12 +202,6 @@ class Disk:
                 else file
             ]
         )
-
-
-def write_into(files: dict[int, bytes], writes: Sequence[Write]) -> None:
-    for number, size, offset, data in writes:
-        file = files.get(number, bytes(size))
-        files[number] = file[:offset] + data + file[offset + len(data) :]
 
 
 def recover(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.engine.disk_fake import Disk, recover
+from tests.engine.disk_fake import Disk, Files, recover
 from tests.engine.frames import Delivery, publish
 from tests.engine.session_fake import Peer, make_engine
 from tests.engine.stream_world import offset_of
@@ -129,7 +129,7 @@ class GroupWorld:
             engine.clock.wall_ms = wall_ms
             self.declare(engine)
             replay = StreamReplay(self.stream)
-            files = self.disk.streams.get(STREAM, {})
+            files = self.disk.streams.get(STREAM, Files())
             for number in sorted(files):
                 replay.segment(number, files[number])
             replay.finish(False)

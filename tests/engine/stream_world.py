@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.engine.disk_fake import Disk
+from tests.engine.disk_fake import Disk, Files
 from tests.engine.frames import PERSISTENT, publish
 from tests.engine.session_fake import Peer, make_engine
 
@@ -29,7 +29,7 @@ class World:
         self.stream: Stream = self.engine.stream(STREAM, "s")
         self.stream.set_retention(**self.options)
         replay = StreamReplay(self.stream)
-        files = self.disk.streams.get(STREAM, {})
+        files = self.disk.streams.get(STREAM, Files())
         reports = []
         for number in sorted(files):
             try:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from tests.engine.disk_fake import Disk, recover
+from tests.engine.disk_fake import Disk, Files, recover
 from tests.engine.frames import PERSISTENT, Confirm, publish
 from tests.engine.session_fake import Peer, make_engine
 from tests.engine.slices import cut_often, turns
@@ -184,7 +184,7 @@ class StreamAppendsMachine(RuleBasedStateMachine):
         engine, _, _ = recover(self.disk, self.declare, durable_segment_bytes=4096)
         for number, stream in self.streams.items():
             replay = StreamReplay(stream)
-            for segment, file in sorted(self.disk.streams.get(number, {}).items()):
+            for segment, file in sorted(self.disk.streams.get(number, Files()).items()):
                 replay.segment(segment, file)
             replay.finish(False)
         assert set(streams) <= set(self.streams)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.engine.disk_fake import Disk
+from tests.engine.disk_fake import Disk, Files
 from tests.engine.frames import PERSISTENT, publish
 from tests.engine.session_fake import Peer, make_engine
 from tests.engine.slices import cut_often
@@ -39,7 +39,7 @@ class StreamSyncsMachine(RuleBasedStateMachine):
         for at in range(STREAMS):
             stream = self.streams[f"s{at}"] = self.engine.stream(at + 1, f"s{at}")
             replay = StreamReplay(stream)
-            files = self.disk.streams.get(at + 1, {})
+            files = self.disk.streams.get(at + 1, Files())
             for number in sorted(files):
                 try:
                     report = replay.segment(number, files[number])

@@ -120,6 +120,18 @@ def version_of(files: Mapping[str, bytes]) -> str:
     return digest.hexdigest()[:HASH_CHARACTERS]
 
 
+@functools.cache
+def _files_of(folder: Path) -> tuple[str, Mapping[str, _File]]:
+    """Return the hash of all files in a folder, and the files by name, as they are at first."""
+    found = read_folder(folder)
+    version = version_of(found)
+    files = {name: _file(name, content) for name, content in found.items()}
+    if INDEX in found:
+        versioned = found[INDEX].replace(b'"ui/', b'"ui/%b/' % version.encode())
+        files[INDEX] = _file(INDEX, versioned)
+    return version, files
+
+
 class WebPages:
     """The files.
 
@@ -131,12 +143,7 @@ class WebPages:
     """
 
     def __init__(self, folder: Path = FOLDER) -> None:
-        found = read_folder(folder)
-        self.version = version_of(found)
-        self._files = {name: _file(name, content) for name, content in found.items()}
-        if INDEX in found:
-            versioned = found[INDEX].replace(b'"ui/', b'"ui/%b/' % self.version.encode())
-            self._files[INDEX] = _file(INDEX, versioned)
+        self.version, self._files = _files_of(folder)
 
     def __repr__(self) -> str:
         return f"<WebPages {self.version}: {len(self._files)} files>"

@@ -2,6 +2,8 @@
 
 import json
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +56,14 @@ def test_a_device_is_written_to_and_not_replaced(tmp_path):
     assert os.read(reader, 10) == b"{}"
     os.close(reader)
     assert pipe.is_fifo()
+
+
+@pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="no folder in memory here")
+def test_a_file_in_memory_is_for_its_owner_as_on_a_disk():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        file = Path(folder) / "out.json"
+        _write(file, "{}")
+        assert file.stat().st_mode & 0o077 == 0
 
 
 def has_definitions(leporid) -> bool:

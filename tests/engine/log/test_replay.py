@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 import pytest
-from tests.engine.disk_fake import Disk, recover
+from tests.engine.disk_fake import Disk, Files, recover
 from tests.engine.frames import PERSISTENT, ack, properties, publish
 from tests.engine.restarts import Broker
 from tests.engine.session_fake import make_engine
@@ -265,7 +265,7 @@ def test_a_flipped_bit_costs_at_most_the_record_it_is_in():
     for at in range(HEADER_BYTES, used):
         wrong = bytearray(file)
         wrong[at] ^= 1 << at % 8
-        broker.disk.files = {1: bytes(wrong)}
+        broker.disk.files = Files({1: bytes(wrong)})
         broker.restart()
         hit = (at - HEADER_BYTES) // size
         assert broker.bodies() == everything[:hit] + everything[hit + 1 :]
@@ -281,7 +281,7 @@ def test_a_flipped_bit_costs_at_most_the_record_it_is_in():
 def test_a_stretch_of_garbage_is_set_aside_once(size, filler):
     broker, file = one_segment(20)
     at = HEADER_BYTES + 300
-    broker.disk.files = {1: file[:at] + bytes((filler,)) * size + file[at + size :]}
+    broker.disk.files = Files({1: file[:at] + bytes((filler,)) * size + file[at + size :]})
     broker.restart()
     left = broker.bodies()
     assert 20 - size // 72 - 2 <= len(left) < 20

@@ -47,10 +47,15 @@ def _export(session: Session, options: argparse.Namespace) -> None:
     print(f"{_counted(found)} written to {options.file}", file=sys.stderr)
 
 
+def _is_device(file: Path) -> bool:
+    """Whether a path is of a device, of which `/dev/stdout` may be an ordinary file."""
+    return file.is_relative_to("/dev") and not file.is_relative_to("/dev/shm")  # noqa: S108
+
+
 def _write(file: Path, text: str) -> None:
     """Write a file as a whole, for its owner alone, as there are hashes of passwords in it."""
     try:
-        if (file.exists() and not file.is_file()) or file.is_relative_to("/dev"):
+        if (file.exists() and not file.is_file()) or _is_device(file):
             # A pipe or a device is written to, and not replaced.
             file.write_text(text, encoding="utf-8")
             return

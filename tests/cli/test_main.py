@@ -1,6 +1,7 @@
 """The command line: what it hands on, and its exit codes."""
 
 import argparse
+import atexit
 import os
 import subprocess
 import sys
@@ -63,11 +64,13 @@ def leave(code: int) -> None:
 def test_a_broker_that_ended_is_not_taken_apart(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
+    ended: list[str] = []
+    monkeypatch.setattr(atexit, "_run_exitfuncs", lambda: ended.append("exit functions"))
     monkeypatch.setattr(os, "_exit", leave)
     monkeypatch.setattr(sys, "argv", ["leporid", "serve"])
     with pytest.raises(Left) as left:
         main()
-    assert left.value.args == (7,)
+    assert (left.value.args, ended) == ((7,), ["exit functions"])
     monkeypatch.setattr(sys, "argv", ["leporid", "--version"])
     with pytest.raises(SystemExit):  # other commands end as Python does
         main()

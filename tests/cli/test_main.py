@@ -78,6 +78,16 @@ def test_a_broker_that_ended_is_not_taken_apart(
 
 
 @pytest.mark.usefixtures("runs")
+def test_a_broker_without_an_output_ends_as_well(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(atexit, "_run_exitfuncs", lambda: None)
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(sys, "argv", ["leporid", "serve"])
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(Left):
+        main()
+
+
+@pytest.mark.usefixtures("runs")
 def test_a_profiler_may_write_what_it_has_found(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(os, "_exit", leave)
     monkeypatch.setattr(sys, "argv", ["leporid", "serve"])
@@ -87,6 +97,15 @@ def test_a_profiler_may_write_what_it_has_found(monkeypatch: pytest.MonkeyPatch)
     finally:
         sys.setprofile(None)
     assert code == 7
+
+
+@pytest.mark.usefixtures("runs")
+def test_so_may_one_of_newer_pythons(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(sys, "argv", ["leporid", "serve"])
+    tools = types.SimpleNamespace(get_tool=[None, None, "cProfile", None, None, None].__getitem__)
+    monkeypatch.setattr(sys, "monitoring", tools, raising=False)
+    assert main() == 7
 
 
 def test_options_win_over_the_file(runs: list[Config], tmp_path: Path):

@@ -34,6 +34,17 @@ def test_coroutines_run_on_the_thread(thread: LoopThread):
     assert thread.call(lambda: threading.current_thread().name) == "a loop for a test"
 
 
+def test_a_timeout_of_theirs_is_raised_as_it_is(thread: LoopThread):
+    """And is none of the pauses in which who waits looks for signals."""
+
+    async def fail() -> None:
+        raise TimeoutError("theirs")
+
+    with pytest.raises(TimeoutError, match="theirs") as raised:
+        thread.wait(fail())
+    assert raised.value.__context__ is None
+
+
 def test_what_they_raise_is_raised(thread: LoopThread):
     async def fail() -> None:
         raise ConnectionLost("gone")

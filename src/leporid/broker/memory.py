@@ -123,7 +123,7 @@ class Memory:
             return self.definitions
         found = self._definers.get(user)
         if found is None:
-            found = Account(f"what user '{user}' has defined", None, self.definitions)
+            found = Account("what the user has defined", None, self.definitions)
             self._definers[user] = found
         return found
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import contextlib
 import importlib.metadata
 import os
 import sys
@@ -137,11 +138,22 @@ def _leave(code: int) -> None:
     Before that, Python would look for garbage among all objects and free them one by one, which
     takes a fifth of a second without any queue; the kernel frees all memory at once.
     """
-    if sys.gettrace() is not None or sys.getprofile() is not None:
-        return  # these write what they have found when Python ends
+    if _is_watched():
+        return  # who watches writes what was found when Python ends
     atexit._run_exitfuncs()
-    sys.stdout.flush()
+    if sys.stdout is not None:  # it may be closed
+        with contextlib.suppress(OSError):  # and whoever reads it gone
+            sys.stdout.flush()
     os._exit(code)
+
+
+def _is_watched() -> bool:
+    """Whether a debugger, a profiler or the like looks on."""
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        return True
+    # From Python 3.12 on; its six ids are those of tools.
+    monitoring = getattr(sys, "monitoring", None)
+    return monitoring is not None and any(map(monitoring.get_tool, range(6)))
 
 
 def _other_tools(given: list[str]) -> int:

@@ -126,8 +126,10 @@ class LoopThread:
                 try:
                     return begun.result(SIGNAL_SECONDS)
                 except TimeoutError:
-                    if begun.done():  # since then, or it is what it raises
-                        return begun.result()
+                    if not begun.done():
+                        continue
+                # It is done since then, or a time-out is what it raises.
+                return begun.result()
         except concurrent.futures.CancelledError:
             raise LocalProtocolError("the connection was closed meanwhile") from None
         except BaseException:

@@ -16,6 +16,7 @@ from leporid.testing import BrokerProcess
 schemathesis = pytest.importorskip("schemathesis")
 
 EXAMPLES = 4
+EVENTS = "text/event-stream"
 
 
 @schemathesis.serializer("application/vnd.apache.arrow.stream", "text/x-python")
@@ -53,6 +54,7 @@ def test_what_is_answered_is_documented(broker: BrokerProcess):
 def _ask(base: str, session: requests.Session, operation: Any) -> None:
     """Send some requests that the document allows; the server says nothing else than it does."""
     documented = set(operation.definition.raw["responses"])
+    cases = operation.as_strategy()
 
     @seed(7)
     @settings(
@@ -63,9 +65,12 @@ def _ask(base: str, session: requests.Session, operation: Any) -> None:
     )
     @given(st.data())
     def some(data: st.DataObject) -> None:
-        case = data.draw(operation.as_strategy())
-        answer = case.call(base_url=base, session=session, auth=AUTH)
-        assert answer.status_code < 500 or answer.status_code == 503, answer.text
-        assert str(answer.status_code) in documented, (answer.request.url, answer.text)
+        case = data.draw(cases)
+        request = case.as_transport_kwargs(base_url=base)
+        with session.request(**request, auth=AUTH, stream=True) as answer:
+            # Live figures would go on.
+            said = "" if answer.headers.get("content-type") == EVENTS else answer.text
+        assert answer.status_code < 500 or answer.status_code == 503, said
+        assert str(answer.status_code) in documented, (answer.request.url, said)
 
     some()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.at_once import drop_vhost
 from tests.broker.definitions.given import queue, run
 from tests.broker.peer import SECRET, Peer, World
 from tests.broker.recording import Recording
@@ -99,6 +100,20 @@ def test_each_user_is_charged_for_what_it_made_until_that_goes(world: World) -> 
     assert defined(world) == before | {"ann": BINDING_BYTES + 1}
     guest.call(ExchangeDelete(exchange="x"))
     guest.call(QueueDelete(queue="q"))
+    assert defined(world) == {}
+
+
+def test_nobody_is_charged_for_what_went_with_a_connection_or_a_virtual_host(world: World) -> None:
+    guest, ann = world.peer(), ann_in(world)
+    ann.call(QueueDeclare(queue="own", exclusive=True))
+    guest.call(ExchangeDeclare(exchange="x", type="topic"))
+    guest.call(QueueDeclare(queue="q"))
+    for peer in (guest, ann):
+        peer.call(QueueBind(queue="q", exchange="x", routing_key=peer.session.user.name))
+    ann.call(QueueBind(queue="own", exchange="x", routing_key="k"))
+    ann.say(ConnectionClose(reply_code=200), 0)
+    assert defined(world)["ann"] == BINDING_BYTES + len("ann")
+    drop_vhost(world.broker, "/")
     assert defined(world) == {}
 
 

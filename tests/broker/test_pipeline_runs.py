@@ -88,8 +88,9 @@ def test_what_runs_take_is_charged_until_they_go(world: World, monkeypatch: Any)
     with pytest.raises(PreconditionFailed, match="cannot make run of pipeline 'p' in vhost '/'"):
         report(world, 4)
     assert started(world) == [3, 2]
+    assert world.broker.memory.by_user() == [("ann", 0, two - before)]
     runs_of(world).drop("ann", "p")
-    assert definitions.bytes == before
+    assert (definitions.bytes, world.broker.memory.by_user()) == (before, [])
 
 
 def test_runs_go_with_their_virtual_host(world: World):

@@ -129,7 +129,9 @@ async def test_channels_and_connections(stack: Stack):
         assert list(values) == names
         assert all(value > 100 for value in values.values())
     assert set(found["leporid_connection_memory_bytes"]) == set(names)
-    assert of(stack, "leporid_memory_metrics")["leporid_user_memory_bytes"]["guest",] > 0
+    memory = of(stack, "leporid_memory_metrics")
+    assert memory["leporid_user_memory_bytes"]["guest",] > 0
+    assert memory["leporid_user_definitions_bytes"]["guest",] > 0
 
 
 async def test_exchanges_churn_and_readers(stack: Stack):

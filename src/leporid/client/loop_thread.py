@@ -122,14 +122,10 @@ class LoopThread:
     def result(self, begun: concurrent.futures.Future[T]) -> T:
         """Wait for what was begun; return what it returns, or raise what it raises."""
         try:
-            while True:
-                try:
+            while not begun.done():
+                with contextlib.suppress(TimeoutError):
                     return begun.result(SIGNAL_SECONDS)
-                except TimeoutError:
-                    if not begun.done():
-                        continue
-                # It is done since then, or a time-out is what it raises.
-                return begun.result()
+            return begun.result()
         except concurrent.futures.CancelledError:
             raise LocalProtocolError("the connection was closed meanwhile") from None
         except BaseException:

@@ -19,6 +19,7 @@ from leporid.limits.refusals import Refusals
 from leporid.management.admission import LOOK, Admission
 from leporid.management.paths import CostedRoute, RawRoute
 from leporid.server import http_connections as module
+from leporid.server import listening
 from leporid.server.addresses import bind
 from leporid.server.http import HEADER_BYTES_MAX, HttpServer, application
 from leporid.server.http_connections import Acceptor, Connections
@@ -189,6 +190,8 @@ async def test_who_connects_without_end_keeps_no_other_address_waiting(
 async def test_of_many_addresses_who_came_last_makes_room(
     accepting: Any, monkeypatch: pytest.MonkeyPatch
 ):
+    # So that the order in which they come is that in which they are accepted.
+    monkeypatch.setattr(listening, "SO_ATTACH_REUSEPORT_CBPF", -1)
     monkeypatch.setattr(module, "ACCEPTED_MAX", 50)
     acceptor, connect, served, dropped = accepting
     acceptor.start()

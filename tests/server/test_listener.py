@@ -1,8 +1,6 @@
 """The listener: deadlines, heartbeats, and how many may be here at a time."""
 
 import asyncio
-import errno
-import logging
 import socket
 import threading
 from collections.abc import Callable
@@ -29,13 +27,11 @@ from leporid.amqp.methods import (
     ConnectionUnblocked,
 )
 from leporid.server import link, listener, turns
-from leporid.server.addresses import bind
 from leporid.server.listener import (
     CLOSE_MS_MAX,
     HANDSHAKE_BYTES_MAX,
     HANDSHAKE_MS_MIN,
     KEEPALIVE,
-    Listener,
     on_thread,
 )
 
@@ -638,37 +634,6 @@ async def test_of_those_that_have_closed_so_many_are_kept(
     assert len(stack.turns.links) == 2
     # The broker's end does not wait for the others.
     await asyncio.wait_for(stack.turns.without_links(), PATIENCE_S)
-
-
-class FailingSocket(socket.socket):
-    """A listening socket that cannot accept for a while."""
-
-    failures = 2
-
-    def accept(self) -> tuple[socket.socket, object]:
-        if self.failures:
-            self.failures -= 1
-            raise OSError(errno.EMFILE, "Too many open files")
-        return super().accept()
-
-
-async def test_accepting_goes_on_when_it_is_possible_again(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 0.01)
-    (bound,) = bind(["127.0.0.1"], 0)
-    failing = FailingSocket(bound.family, bound.type, bound.proto, bound.detach())
-    failing.setblocking(False)
-    stack.listener.stop()
-    stack.listener = Listener(
-        [failing], stack.broker, stack.turns, handshake_ms=10_000, connections_max=10
-    )
-    stack.listener.start()
-    stack.port = failing.getsockname()[1]
-    client = await stack.client()
-    await client.declare("q")
-    errors = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
-    assert errors == ["cannot accept a connection: [Errno 24] Too many open files"] * 2
 
 
 async def test_who_is_here_stays_when_nobody_else_may_come(stack: Stack):

@@ -457,7 +457,7 @@ async def test_there_are_places_for_all_descriptors_before_peers_come(broker: Br
     ("connections", "most", "places"),
     [
         (1_000_000, 20_000, 20_000),
-        (1_000, 20_000, 1_768),
+        (1_000, 20_000, 1_864),
         (1_000_000, 200, 200),
         (1_000_000, 1_000_000, 131_072),
         (1_000_000, resource.RLIM_INFINITY, 131_072),

@@ -34,6 +34,7 @@ from leporid.limits.refusals import Refusals
 from leporid.limits.shares import address_key
 from leporid.management.hosts import PROXIED
 from leporid.management.paths import VISIT
+from leporid.server.listening import Address, Listening
 from leporid.server.proxy_protocol import Proxied
 from leporid.server.stream_transport import Rounds, StreamTransport
 from leporid.server.tls import Certificates, stream_over
@@ -54,15 +55,10 @@ UPLOAD_BYTES_MIN = 64 * 1024
 # Records are read as fast as the reader works on them, which may stop for a while; it resumes where
 # it was if that was too long.
 DOWNLOAD_SECONDS = 300
-BACKLOG: Final = 1024
-# Of a round, for taking peers from the system's queue, in which all addresses stand in one line.
-ACCEPT_SECONDS: Final = 0.001
 # To begin to serve one costs a tenth of a millisecond, and its request several times that.
 BEGINS_A_ROUND: Final = 2
 # Accepted, and not served yet.
 ACCEPTED_MAX: Final = CONNECTIONS_MAX
-# Out of file descriptors: accepting again at once would spin.
-ACCEPT_PAUSE_SECONDS: Final = 0.2
 # Of a round, for what peers have sent; a request costs a tenth of that.
 INPUT_SECONDS: Final = 0.001
 # Of what one connection has sent, so much is looked at before others have their turn: heads, pieces
@@ -529,7 +525,7 @@ class Acceptor:
         certificates: Certificates | None = None,
         proxies: Container[str] = (),
     ) -> None:
-        self._sockets = sockets
+        self._listening = Listening(sockets, self._put, "an HTTP connection")
         self._proxies = proxies
         self._tls_sockets = tls_sockets
         self._certificates = certificates
@@ -545,43 +541,20 @@ class Acceptor:
 
     def start(self) -> None:
         """Accept from now on; raises OSError if a socket cannot listen."""
-        for one in self._sockets:
-            one.listen(BACKLOG)
-            one.setblocking(False)
-            self._watch(one)
+        self._listening.start()
 
     def stop(self) -> None:
         """Accept no more, and refuse who tries."""
-        for one in self._sockets:
-            if one.fileno() >= 0:
-                self._loop.remove_reader(one)
-                one.close()
+        self._listening.stop()
         for line in self._accepted.values():
             for each in line:
                 each.peer.close()
         self._accepted.clear()
         self._count = 0
 
-    def _watch(self, one: socket.socket) -> None:
-        if one.fileno() >= 0:
-            self._loop.add_reader(one, self._accept, one)
-
-    def _accept(self, one: socket.socket) -> None:
-        until = time.monotonic() + ACCEPT_SECONDS
-        while time.monotonic() < until:
-            try:
-                peer, address = one.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                logger.error("cannot accept an HTTP connection: %s", error)
-                self._loop.remove_reader(one)
-                self._loop.call_later(ACCEPT_PAUSE_SECONDS, self._watch, one)
-                return
-            self._put(_Accepted(peer, address[:2], one in self._tls_sockets))
-
-    def _put(self, accepted: _Accepted) -> None:
+    def _put(self, peer: socket.socket, address: Address, bound: socket.socket) -> None:
         """Have a peer wait for its turn."""
+        accepted = _Accepted(peer, address[:2], bound in self._tls_sockets)
         # For whom a proxy speaks is not known yet: each of its peers has a line.
         host = accepted.address[0]
         key = accepted.address if host in self._proxies else address_key(host)

@@ -12,7 +12,6 @@ import asyncio
 import functools
 import logging
 import socket
-import time
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -30,15 +29,13 @@ from leporid.limits.shares import NoSlot, Share, Slot, address_key
 from leporid.server.addresses import host_and_port, is_loopback
 from leporid.server.hangups import Hangups
 from leporid.server.link import Link
+from leporid.server.listening import Address, Listening
 from leporid.server.proxy_protocol import Proxied
 from leporid.server.tls import Certificates, TlsSocket, stream_over
 from leporid.server.turns import Turns
 
 logger = logging.getLogger(__name__)
 
-BACKLOG: Final = 1024
-# How long peers are accepted in one round of the loop.
-ACCEPT_NS: Final = 1_000_000
 TICK_S: Final = 0.5
 # From connection.close of either side until the peer has closed the socket; a shorter heartbeat
 # makes it shorter. As in RabbitMQ, but that it gives 3 s after a frame error.
@@ -57,8 +54,6 @@ SHARED_PART: Final = 10
 CONNECTIONS: Final = "connections"
 USER_CONNECTIONS: Final = "user_connections"
 HANDSHAKES: Final = "handshakes"
-# Out of file descriptors: accepting again at once would spin.
-ACCEPT_PAUSE_S: Final = 0.2
 # Heartbeats that an unread peer may leave unanswered, as far as that shows: it acknowledges nothing
 # that was sent, or takes nothing of what waits for it. One more than when it can be heard.
 UNREAD_HEARTBEATS: Final = 3
@@ -104,7 +99,7 @@ class Listener:
         certificates: Certificates | None = None,
         proxies: Container[str] = (),
     ) -> None:
-        self._sockets = [*sockets, *tls_sockets]
+        self._listening = Listening([*sockets, *tls_sockets], self._accepted, "a connection")
         self._tls_sockets = frozenset(tls_sockets)
         self._certificates = certificates
         self._proxies = proxies
@@ -140,45 +135,26 @@ class Listener:
 
     def start(self) -> None:
         """Accept peers from now on."""
-        for sock in self._sockets:
-            sock.listen(BACKLOG)
-            self._watch(sock)
-
-    def _watch(self, sock: socket.socket) -> None:
-        if sock.fileno() >= 0:
-            self._loop.add_reader(sock, self._accept, sock)
+        self._listening.start()
 
     def stop(self) -> None:
         """Accept no more; links stay."""
-        for sock in self._sockets:
-            if sock.fileno() >= 0:
-                self._loop.remove_reader(sock)
-                sock.close()
+        self._listening.stop()
         self._ticker.cancel()
         self._hangups.stop()
 
-    def _accept(self, sock: socket.socket) -> None:
+    def _accepted(self, peer: socket.socket, address: Address, bound: socket.socket) -> None:
+        """Somebody has connected."""
         self._turns.set_clock()
-        end_ns = time.monotonic_ns() + ACCEPT_NS
-        while time.monotonic_ns() < end_ns:
-            try:
-                peer, address = sock.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                logger.error("cannot accept a connection: %s", error)
-                self._loop.remove_reader(sock)
-                self._loop.call_later(ACCEPT_PAUSE_S, self._watch, sock)
-                return
-            if not self._has_room(address[0]):
-                peer.close()
-                continue
-            peer.setblocking(False)
-            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            keep_alive(peer)
-            self._join(peer, address, tls=sock in self._tls_sockets)
+        if not self._has_room(address[0]):
+            peer.close()
+            return
+        peer.setblocking(False)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(peer)
+        self._join(peer, address, tls=bound in self._tls_sockets)
 
-    def _join(self, peer: socket.socket, address: tuple[str, int], *, tls: bool) -> None:
+    def _join(self, peer: socket.socket, address: Address, *, tls: bool) -> None:
         connection = self._turns.engine.connection()
         connection.received_max = HANDSHAKE_BYTES_MAX
         key = address_key(address[0])

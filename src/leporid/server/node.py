@@ -74,9 +74,9 @@ EXIT_FAILED: Final = 1
 # promised anything about.
 LAST_SYNC_S: Final = 30.0
 # Of the process's file descriptors, those that peers never get: the files of the log and of the
-# streams, the definitions, HTTP's connections and who waits to be one. Without one the log cannot
-# go on, and the broker stops.
-DESCRIPTORS_KEPT: Final = 768
+# streams, the definitions, the sockets that listen, HTTP's connections and who waits to be one.
+# Without one the log cannot go on, and the broker stops.
+DESCRIPTORS_KEPT: Final = 864
 # For so many descriptors their table is made at the start, 8 bytes each. Later, Linux doubles it
 # when it is full, and has whoever needs one more wait for all processors (RCU): 10 to 20 ms.
 DESCRIPTOR_PLACES_MAX: Final = 131_072

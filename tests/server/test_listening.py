@@ -1,0 +1,187 @@
+"""Listening: peers are accepted by address in turn, and a port belongs to one broker."""
+
+import asyncio
+import ctypes
+import errno
+import logging
+import resource
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from leporid.server import listening
+from leporid.server.addresses import bind
+from leporid.server.listening import LINES, Listening, lines_of
+
+MANY = "127.0.0.1"
+OTHERS = [f"127.0.1.{number}" for number in range(1, 17)]
+
+RETURN_0 = struct.pack("=HBBI", 0x06, 0, 0, 0)
+
+
+def system_chooses() -> bool:
+    """Whether this system takes a program that chooses among sockets (Linux since 4.5)."""
+    program = ctypes.create_string_buffer(RETURN_0)
+    head = struct.pack("@HP", 1, ctypes.addressof(program))
+    with socket.socket() as probe:
+        try:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            probe.setsockopt(socket.SOL_SOCKET, 51, head)
+        except (AttributeError, OSError):
+            return False
+    return True
+
+
+if_system_chooses = pytest.mark.skipif(
+    not system_chooses(), reason="this system does not choose among sockets by a program"
+)
+
+Connect = Callable[[str], socket.socket]
+
+
+@pytest.fixture
+def bound() -> socket.socket:
+    """A socket that the test or what it tests closes."""
+    return bind([MANY], 0)[0]
+
+
+@pytest.fixture
+def connect(bound: socket.socket) -> Iterator[Connect]:
+    with ExitStack() as stack:
+        there = bound.getsockname()
+
+        def connect(address: str) -> socket.socket:
+            found = socket.create_connection(there, source_address=(address, 0))
+            return stack.enter_context(found)
+
+        yield connect
+
+
+async def until(done: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not done():
+            await asyncio.sleep(0)
+
+
+def accepted_of(line: socket.socket) -> list[str]:
+    """The addresses of the peers in a line, which are accepted and closed."""
+    found = []
+    while True:
+        try:
+            peer, address = line.accept()
+        except BlockingIOError:
+            return found
+        peer.close()
+        found.append(address[0])
+
+
+@if_system_chooses
+def test_peers_of_one_address_stand_in_one_line_and_others_beside_it(bound, connect):
+    lines = lines_of(bound)
+    for address in (MANY, *OTHERS) * 3:
+        connect(address)
+    stood = [accepted_of(line) for line in lines]
+    for line in lines:
+        line.close()
+    assert len(lines) == LINES
+    assert sum(map(len, stood)) == 3 * (1 + len(OTHERS))
+    for address in (MANY, *OTHERS):
+        assert sum(address in line for line in stood) == 1
+    assert sum(map(bool, stood)) > 1
+
+
+@if_system_chooses
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_peers_of_one_ipv6_network_stand_in_one_line():
+    try:
+        (bound,) = bind(["::1"], 0)
+    except OSError as error:
+        pytest.skip(f"IPv6 is switched off: {error}")
+    lines = lines_of(bound)
+    peers = [socket.create_connection(bound.getsockname()[:2]) for _ in range(20)]
+    stood = [accepted_of(line) for line in lines]
+    for each in (*lines, *peers):
+        each.close()
+    assert sorted(map(len, stood)) == [0] * (LINES - 1) + [20]
+
+
+@if_system_chooses
+async def test_who_comes_behind_hundreds_of_one_address_does_not_wait_for_them(bound, connect):
+    accepted: list[str] = []
+
+    def take(peer: socket.socket, address: tuple[str, int], port: socket.socket) -> None:
+        assert port is bound
+        peer.close()
+        accepted.append(address[0])
+
+    found = Listening([bound], take, "a peer")
+    found.start()
+    for _ in range(300):
+        connect(MANY)
+    for address in OTHERS:
+        connect(address)
+    await until(lambda: len(accepted) == 300 + len(OTHERS))
+    found.stop()
+    before = accepted[: (1 + len(OTHERS)) * 2]
+    # All but those that happen to stand in the same line.
+    assert len(set(before) - {MANY}) >= 4
+
+
+async def test_nobody_else_has_the_port(bound):
+    found = Listening([bound], lambda *_: None, "a peer")
+    found.start()
+    port = bound.getsockname()[1]
+    with pytest.raises(OSError, match="Address already in use"):
+        bind([MANY], port)
+    found.stop()
+    bind([MANY], port)[0].close()
+
+
+async def test_where_the_system_cannot_choose_all_stand_in_one_line(bound, connect, monkeypatch):
+    monkeypatch.setattr(listening, "SO_ATTACH_REUSEPORT_CBPF", -1)
+    accepted: list[socket.socket] = []
+    found = Listening([bound], lambda peer, *_: accepted.append(peer), "a peer")
+    found.start()
+    for address in OTHERS:
+        connect(address)
+    await until(lambda: len(accepted) == len(OTHERS))
+    found.stop()
+    for each in accepted:
+        each.close()
+
+
+async def test_accepting_goes_on_when_there_are_descriptors_again(
+    bound, connect, monkeypatch, caplog
+):
+    monkeypatch.setattr(listening, "ACCEPT_PAUSE_S", 0.01)
+    accepted: list[socket.socket] = []
+    found = Listening([bound], lambda peer, *_: accepted.append(peer), "a peer")
+    found.start()
+    connect(MANY)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # The lowest descriptor that is free is the limit.
+    with socket.socket() as probe:
+        lowest = probe.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        await until(lambda: len(caplog.records) >= 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    await until(lambda: bool(accepted))
+    found.stop()
+    accepted[0].close()
+    assert {each.getMessage() for each in caplog.records if each.levelno == logging.ERROR} == {
+        f"cannot accept a peer: [Errno {errno.EMFILE}] Too many open files"
+    }
+
+
+async def test_who_comes_after_the_stop_is_refused(bound, connect):
+    found = Listening([bound], lambda *_: None, "a peer")
+    found.start()
+    found.stop()
+    found.stop()
+    with pytest.raises(ConnectionRefusedError):
+        connect(MANY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import struct
 import time
 
 from bench.attacks.attack import MB, Ground, Steps, attack
@@ -22,6 +23,9 @@ from leporid.load.amqp import BASIC_QOS, CHANNEL, method, short
 
 LARGE_BYTES = 100_000_000
 READERS = 11
+READERS_MANY = 300
+# Without acknowledgements a reader gets so many.
+PREFETCH_MOST = struct.pack(">IH?", 0, 65_535, False)
 # So that what is not read is the broker's to keep, and not the kernel's.
 RECEIVE_BYTES = 4096
 RETENTION_BYTES = 10 * MB
@@ -126,6 +130,30 @@ def idle_stream_reader(ground: Ground) -> Steps:
             kept = sum(one["bytes"] for one in json.loads(said)["partitions"])
             most = 1.5 * RETENTION_BYTES + 2 * SEGMENT_BYTES
             ground.figure("kept_mb", kept / MB, most / MB)
+
+
+@attack("stream-readers")
+def stream_readers(ground: Ground) -> Steps:
+    """300 readers of one stream, each with its connection, get what is written without a pause."""
+    with contextlib.ExitStack() as open_peers:
+        writer = open_peers.enter_context(ground.peer("other"))
+        writer.push(queue_declare("s", STREAM, flags="d"))
+        writer.settle()
+        readers = [
+            open_peers.enter_context(ground.peer()) for _ in range(ground.count(READERS_MANY))
+        ]
+        for reader in readers:
+            reader.ask(BASIC_QOS, PREFETCH_MOST)
+            reader.push(consume("s", "c"))
+            reader.settle()
+        yield
+        block = memoryview(publish("", "s", bytes(100)) * 100)
+        until = time.monotonic() + ground.plan.seconds
+        left = block
+        while time.monotonic() < until:
+            left = writer.offer(left) or block
+            for reader in readers:
+                reader.offer(memoryview(b""))
 
 
 def publish_for(publisher: Peer, block: bytes, seconds: float) -> None:

@@ -68,7 +68,7 @@ async def until(done: Callable[[], bool]) -> None:
 
 def accepted_of(line: socket.socket) -> list[str]:
     """The addresses of the peers in a line, which are accepted and closed."""
-    found = []
+    found: list[str] = []
     while True:
         try:
             peer, address = line.accept()

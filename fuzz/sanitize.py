@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 from fuzz import build  # noqa: E402 - found once the root is in the path
 
 REPORTS: Final = build.BUILD / "reports"
-FAST: Final = "not slow and not crash and not conformance"
+FAST: Final = "not slow and not crash and not conformance and not memory"
 # Pages of the documentation start shells, curl and pip, each of which would be preloaded, too.
 LEFT_OUT: Final = ("--ignore", "tests/examples")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import leporid.engine
 from leporid.filters import program as program_module
 from leporid.filters.dialects import Dialect
 from leporid.filters.like import Wild
@@ -15,7 +14,8 @@ from leporid.filters.limits import PATTERN_BYTES_MAX
 from leporid.filters.program import Assembler, Opcode
 from leporid.filters.values import NUMBER_BYTES_MAX
 
-ENGINE = Path(leporid.engine.__file__).parent
+# Not where the package is installed, which leaves out headers.
+ENGINE = Path(__file__).parents[2] / "src" / "leporid" / "engine"
 
 
 def test_bytes_are_as_drawn():

@@ -110,6 +110,7 @@ def test_definitions_that_cannot_be_read_cannot_be_checked(log: WrittenLog):
     assert (code, lines[0][:14]) == (WRONG_USE, "cannot check: ")
 
 
+@pytest.mark.memory
 def test_large_files_are_not_read_into_memory(tmp_path: Path):
     run = Run(tmp_path, segment_bytes=32 * 1024 * 1024)
     run.publish(b"x" * 1000)

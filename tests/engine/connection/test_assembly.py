@@ -334,6 +334,7 @@ def test_a_large_body_that_has_no_room_becomes_a_dead_letter(
     assert engine.logs.transient.bytes <= 2 * 2**20
 
 
+@pytest.mark.memory
 def test_a_large_body_that_is_not_sent_on_leaves_nothing():
     gc.collect()  # what other tests have left goes now, and not meanwhile
     engine = make_engine()

@@ -46,6 +46,7 @@ def test_what_is_due_together_dies_in_order_of_arrival(engine, queue, peer):
     assert dead_lettered == numbers
 
 
+@pytest.mark.memory
 def test_when_all_were_due_their_timers_keep_no_memory(engine, queue):
     before = allocated_bytes()
     for number in range(20_000):

@@ -2,6 +2,7 @@ import hashlib
 import html.parser
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +16,9 @@ from leporid.spark.pipelines.traffic_page import (
     size,
     spoken,
 )
-from leporid.webui import FOLDER
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+VENDOR = Path(__file__).parents[3] / "src" / "leporid" / "webui" / "vendor"
 FIGURES = {
     "messages": 3,
     "bytes": 300,
@@ -114,7 +115,7 @@ def test_what_draws_is_uplot_as_it_was_published():
     uplot = text[text.index("var uPlot") : text.index("</script>", text.index("var uPlot"))]
     published = "/*! https://github.com/leeoniya/uPlot (v1.6.32) */\n" + uplot
     digest = hashlib.sha256(published.encode()).hexdigest()
-    assert f"`{digest}`" in (FOLDER / "vendor" / "README.md").read_text()
+    assert f"`{digest}`" in (VENDOR / "README.md").read_text()
     assert "Leon Sorokin" in text
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import h11
 import pytest
+from h11._readers import ChunkedReader
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from tests.server.test_http import TOTALS
@@ -513,6 +514,70 @@ async def test_a_head_that_is_beyond_a_limit_is_not_parsed(
     assert refusals.by_kind[limit] == 1
     assert len(more) not in parsed
     assert (await client.health()).startswith(b"HTTP/1.1 200 ")
+
+
+CHUNKED = b"POST /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("chunks", [b"", b"3\r\n0\r\n\r\n", b"1\r\na\r\n2;b=c\r\nde\r\n"])
+@pytest.mark.parametrize("piece_bytes", [10**6, 7, 1])
+async def test_what_follows_a_body_in_chunks_is_counted_as_a_head_is(
+    client: Client,
+    refusals: Refusals,
+    monkeypatch: pytest.MonkeyPatch,
+    chunks: bytes,
+    piece_bytes: int,
+):
+    parsed = []
+    of_h11 = ChunkedReader.__call__
+
+    def read(reader: ChunkedReader, buffer: Any) -> object:
+        event = of_h11(reader, buffer)
+        if isinstance(event, h11.EndOfMessage):
+            parsed.append(len(event.headers))
+        return event
+
+    monkeypatch.setattr(ChunkedReader, "__call__", read)
+
+    async def answers(trailers: int) -> bytes:
+        sent = CHUNKED + chunks + b"000;x\r\n" + b"a:\r\n" * trailers + b"\r\n" + PROBE
+        reader, writer = await client.connect()
+        with suppress(ConnectionResetError):
+            for at in range(0, len(sent), piece_bytes):
+                writer.write(sent[at : at + piece_bytes])
+                await writer.drain()
+        got = b""
+        async with asyncio.timeout(30):
+            # The second answer has a body, and no other request follows.
+            while b" 200 " not in got or not got.endswith(b"}"):
+                piece = await reader.read(65536)
+                if not piece:
+                    break
+                got += piece
+        writer.close()
+        return got
+
+    got = await answers(module.HEADERS_MAX)
+    assert got.startswith(b"HTTP/1.1 405 ")
+    assert b"HTTP/1.1 200 " in got
+    assert set(parsed) == {module.HEADERS_MAX}
+    assert refusals.by_kind["http_headers"] == 0
+    assert b"HTTP/1.1 200 " not in await answers(module.HEADERS_MAX + 1)
+    assert set(parsed) == {module.HEADERS_MAX}
+    assert refusals.by_kind["http_headers"] == 1
+
+
+async def test_a_bad_chunk_after_the_answer_ends_the_connection_without_a_word(
+    client: Client, caplog: pytest.LogCaptureFixture
+):
+    reader, writer = await client.connect()
+    writer.write(CHUNKED)
+    async with asyncio.timeout(30):
+        assert (await reader.readline()).startswith(b"HTTP/1.1 405 ")
+        writer.write(b"no chunk\r\n")
+        assert b"HTTP/1.1" not in await reader.read()
+    writer.close()
+    assert not caplog.records
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import Value
 from leporid.server.config import METRICS_PORT
-from leporid.server.node import descriptor_places, links_max, stream_files_max
+from leporid.server.descriptors import descriptor_places
 from leporid.testing import BrokerError, BrokerProcess
 from leporid.testing.process import default_command
 
@@ -89,22 +89,6 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 
 def page(broker: BrokerProcess, name: str) -> str:
     return f"http://127.0.0.1:{broker.http_port}/{name}"
-
-
-@pytest.mark.parametrize(
-    ("configured", "descriptors", "links"),
-    [(10_000, 1_048_576, 10_000), (10_000, 1024, 512), (10_000, 200, 100), (50, 200, 50)],
-)
-def test_peers_do_not_get_every_descriptor(configured: int, descriptors: int, links: int):
-    assert links_max(configured, descriptors) == links
-    assert links_max(configured, resource.RLIM_INFINITY) == configured
-
-
-@pytest.mark.parametrize(
-    ("descriptors", "files"), [(1_048_576, 256), (1024, 128), (7, 1), (resource.RLIM_INFINITY, 256)]
-)
-def test_few_descriptors_are_for_files_of_streams(descriptors: int, files: int):
-    assert stream_files_max(descriptors) == files
 
 
 # A broker that says when it makes a parser from a grammar.
@@ -451,22 +435,6 @@ async def test_there_are_places_for_all_descriptors_before_peers_come(broker: Br
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     (size,) = re.findall(r"^FDSize:\s+(\d+)$", status, re.MULTILINE)
     assert int(size) >= descriptor_places(1_000_000, most)
-
-
-@pytest.mark.parametrize(
-    ("connections", "most", "places"),
-    [
-        (1_000_000, 20_000, 20_000),
-        (1_000, 20_000, 1_864),
-        (1_000_000, 200, 200),
-        (1_000_000, 1_000_000, 131_072),
-        (1_000_000, resource.RLIM_INFINITY, 131_072),
-    ],
-)
-def test_the_table_of_descriptors_is_for_those_there_may_be(
-    connections: int, most: int, places: int
-):
-    assert descriptor_places(connections, most) == places
 
 
 @slow

@@ -257,13 +257,13 @@ class Limits:
         live=True,
     )
     # Above what file descriptors usually allow, so that the operating system's limit decides
-    # (node.links_max).
+    # (descriptors.links_max).
     connections_max: int = setting(
         whole(1, 10_000_000),
         1_000_000,
         "connections together, of whose last tenth one user gets half at most; the operating "
-        "system's limit of open files, less 768 that stay for the log and HTTP, usually comes "
-        "first. A lower one closes nobody",
+        "system's limit of open files, less 1184 (at most half) that stay for the log and HTTP, "
+        "usually comes first. A lower one closes nobody",
         live=True,
         rabbitmq="`connection_max`",
     )

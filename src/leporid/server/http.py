@@ -111,6 +111,7 @@ class HttpServer:
         proxies: Container[str] = (),
     ) -> None:
         self._sockets = [*sockets, *tls_sockets]
+        connections = connections or Connections(Refusals())
         self._server = _Server(
             uvicorn.Config(
                 app,
@@ -126,9 +127,13 @@ class HttpServer:
                 proxy_headers=False,
                 h11_max_incomplete_event_size=HEADER_BYTES_MAX,
             ),
-            connections or Connections(Refusals()),
+            connections,
             functools.partial(
-                Acceptor, tls_sockets=tls_sockets, certificates=certificates, proxies=proxies
+                Acceptor,
+                tls_sockets=tls_sockets,
+                certificates=certificates,
+                proxies=proxies,
+                room=connections.room,
             ),
         )
         self._running: asyncio.Task[None] | None = None

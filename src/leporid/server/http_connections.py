@@ -21,6 +21,7 @@ import logging
 import math
 import re
 import socket
+import sys
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Container, Hashable, Sequence
@@ -55,7 +56,7 @@ UPLOAD_BYTES_MIN = 64 * 1024
 # Records are read as fast as the reader works on them, which may stop for a while; it resumes where
 # it was if that was too long.
 DOWNLOAD_SECONDS = 300
-# To begin to serve one costs a tenth of a millisecond, and its request several times that.
+# To begin to serve one costs 0.1 ms, and its request several times that.
 BEGINS_A_ROUND: Final = 2
 # Accepted, and not served yet.
 ACCEPTED_MAX: Final = CONNECTIONS_MAX
@@ -80,7 +81,7 @@ VERSION: Final = "http_version"
 EVICTED: Final = "http_connections"
 """The kind of refusal for a connection that was closed to make room."""
 
-# Of a body that goes out with its head, which takes a copy.
+# Of a body that goes out with its head, as a copy.
 JOINED_BYTES_MAX: Final = 64 * 1024
 
 _END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
@@ -94,10 +95,14 @@ class Connections:
     Args:
         refusals: where those are counted that were closed to make room.
         monotonic: seconds.
+
+    Attributes:
+        most: fewer than usual, if descriptors are few.
     """
 
     def __init__(self, refusals: Refusals, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._refusals = refusals
+        self.most = sys.maxsize
         for kind in (EVICTED, HEADERS, PARAMETERS, HEAD_BYTES, VERSION):
             refusals.expect(kind)
         self._monotonic = monotonic
@@ -112,11 +117,15 @@ class Connections:
     def __repr__(self) -> str:
         return f"<Connections {self._count} of {len(self._open)} addresses>"
 
+    def room(self, usual: int) -> int:
+        """Return how many there may be, or may wait, where so many usually may."""
+        return min(usual, self.most)
+
     def add(self, connection: PatientProtocol) -> None:
         """A connection was made; another may be closed for it, or, at the worst, this one."""
         self._open.setdefault(connection.address, {})[connection] = None
         self._count += 1
-        if self._count > CONNECTIONS_MAX:
+        if self._count > self.room(CONNECTIONS_MAX):
             self._refusals.count(EVICTED)
             (self._longest_waiting() or connection).transport.abort()
 
@@ -456,11 +465,10 @@ class PatientProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no request, or has too much of something, which the answer names."""
-        excess = self.conn.excess
-        if excess is not None:
+        if (excess := self.conn.excess) is not None:
             self.opened.refuse(excess.limit)
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            self.transport.close()  # the answer is made, or begun, before the body has come
+            self.transport.close()  # the answer was begun before the body has come
             return
         if excess is None:
             super().send_400_response(msg)
@@ -541,6 +549,7 @@ class Acceptor:
         tls_sockets: those of them whose peers speak TLS.
         certificates: which these are shown.
         proxies: whose peers are who they say.
+        room: see `Connections`.
     """
 
     def __init__(
@@ -552,8 +561,10 @@ class Acceptor:
         tls_sockets: Collection[socket.socket] = (),
         certificates: Certificates | None = None,
         proxies: Container[str] = (),
+        room: Callable[[int], int] = int,
     ) -> None:
         self._listening = Listening(sockets, self._put, "an HTTP connection")
+        self._room = room
         self._proxies = proxies
         self._tls_sockets = tls_sockets
         self._certificates = certificates
@@ -588,7 +599,7 @@ class Acceptor:
         key = accepted.address if host in self._proxies else address_key(host)
         self._accepted.setdefault(key, deque()).append(accepted)
         self._count += 1
-        if self._count > ACCEPTED_MAX:
+        if self._count > self._room(ACCEPTED_MAX):
             # Of lines as long as others, the one whose turn is last.
             longest = max(reversed(self._accepted), key=lambda key: len(self._accepted[key]))
             self._take(longest).peer.close()

@@ -14,7 +14,7 @@ from leporid.management.application import routes
 from leporid.management.surroundings import Surroundings
 from leporid.server.counts import Counts
 from leporid.server.http import HttpServer, application, metrics_application
-from leporid.server.http_connections import Connections
+from leporid.server.http_connections import CONNECTIONS_MAX, Connections
 from leporid.server.metrics import Identity, Metrics
 from leporid.server.metrics_pages import MetricsPages, Scrapes
 from leporid.server.web_pages import WebPages
@@ -40,6 +40,7 @@ class HttpServices:
         resources: what the process uses.
         filter_classes: says how each of them is.
         histograms: what the server measures, by name.
+        connections_max: so many there is room for, on both ports together.
     """
 
     def __init__(
@@ -52,12 +53,14 @@ class HttpServices:
         resources: Resources,
         filter_classes: Callable[[], Mapping[str, FilterClassStatus]],
         histograms: Mapping[str, Histogram],
+        connections_max: int = CONNECTIONS_MAX,
     ) -> None:
         self._around = around
         counts = Counts(around.broker, around.engine, self._leases, filter_classes, histograms)
         scrapes = Scrapes(Metrics(counts.now, identity, resources.now))
         pages = MetricsPages(scrapes, around.broker, around.admission).routes()
         connections = Connections(around.broker.refusals)
+        connections.most = connections_max
         self.http: HttpServer | None = None
         self.metrics: HttpServer | None = None
         if ports.http.used:

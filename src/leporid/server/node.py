@@ -8,7 +8,6 @@ may connect; the process exits 0 only when all that it confirmed is on disk.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import resource
@@ -17,7 +16,6 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import uvloop
@@ -37,6 +35,14 @@ from leporid.server.allocator import keep_freed_memory
 from leporid.server.backups import Backups
 from leporid.server.config import Config, ConfigError, configured_users
 from leporid.server.definitions_import import import_files
+from leporid.server.descriptors import (
+    descriptor_places,
+    descriptors,
+    http_connections_max,
+    links_max,
+    make_descriptor_places,
+    stream_files_max,
+)
 from leporid.server.durability import Durability
 from leporid.server.garbage import bounded_collections, without_collections
 from leporid.server.histograms import Histogram, LoopLag
@@ -59,7 +65,7 @@ from leporid.storage.incarnation import incarnation
 from leporid.storage.lock import DirectoryInUse, DirectoryLock
 from leporid.storage.private import UMASK, make_private
 from leporid.storage.segments import SegmentFiles
-from leporid.storage.streams import OPEN_MAX, StreamLogs
+from leporid.storage.streams import StreamLogs
 
 if TYPE_CHECKING:
     from leporid.engine.bounds.jobs import Job
@@ -73,17 +79,8 @@ EXIT_FAILED: Final = 1
 # A disk that stays full would otherwise keep the process for ever, for messages that nobody was
 # promised anything about.
 LAST_SYNC_S: Final = 30.0
-# Of the process's file descriptors, those that peers never get: the files of the log and of the
-# streams, the definitions, the sockets that listen, HTTP's connections and who waits to be one.
-# Without one the log cannot go on, and the broker stops.
-DESCRIPTORS_KEPT: Final = 864
-# For so many descriptors their table is made at the start, 8 bytes each. Later, Linux doubles it
-# when it is full, and has whoever needs one more wait for all processors (RCU): 10 to 20 ms.
-DESCRIPTOR_PLACES_MAX: Final = 131_072
 # What peers get to answer connection.close before their sockets are closed.
 DRAIN_S: Final = 2.0
-# Of a process's file descriptors, one in so many may be that of a stream's file.
-STREAM_FILES_SHARE: Final = 8
 # The sync thread needs the interpreter for moments only, but needs it soon.
 SWITCH_INTERVAL_S: Final = 0.0005
 
@@ -171,40 +168,6 @@ def _reason(error: OSError) -> str:
     if error.strerror is None:
         return str(error)
     return error.strerror + (f": {error.filename}" if error.filename is not None else "")
-
-
-def descriptors() -> int:
-    """The most file descriptors that this process may have."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-
-
-def descriptor_places(connections_max: int, most: int) -> int:
-    """For how many descriptors a table is made at the start, if there may be `most`."""
-    places = min(connections_max + DESCRIPTORS_KEPT, DESCRIPTOR_PLACES_MAX)
-    return places if most == resource.RLIM_INFINITY else min(places, most)
-
-
-def make_descriptor_places(places: int) -> None:
-    """Have the operating system's table of this process's descriptors be large from now on.
-
-    It never becomes smaller, and costs no time to enlarge while there is one thread.
-    """
-    with Path(os.devnull).open("rb") as file:
-        os.close(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, places - 1))
-
-
-def links_max(configured: int, most: int) -> int:
-    """How many peers there may be at a time, of which each takes one of `most` descriptors."""
-    if most == resource.RLIM_INFINITY:
-        return configured
-    return min(configured, most - min(DESCRIPTORS_KEPT, most // 2))
-
-
-def stream_files_max(most: int) -> int:
-    """How many files of streams stay open, of `most` descriptors."""
-    if most == resource.RLIM_INFINITY:
-        return OPEN_MAX
-    return max(1, min(OPEN_MAX, most // STREAM_FILES_SHARE))
 
 
 async def _serve(config: Config, reread: Reread, log_lines: LogLines) -> int:
@@ -406,6 +369,7 @@ class Node:
             resources=self._resources,
             filter_classes=self._judging.statuses,
             histograms=self._histograms(),
+            connections_max=http_connections_max(descriptors()),
         )
 
     def _backup(self, name: str) -> Backup:

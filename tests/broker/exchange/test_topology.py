@@ -77,7 +77,6 @@ def test_a_removed_exchange_takes_its_bindings_with_it(world: World):
     assert world.sources["x"].retired
     assert "x" not in world.topology.exchanges
     assert not below.incoming
-    assert not below.above
     assert not above.below
     assert world.route("above") == ["q"]
 

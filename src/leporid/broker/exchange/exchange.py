@@ -1,16 +1,8 @@
 """One exchange of a virtual host, and its place among the others.
 
-Responsible for what an exchange is made of, for which others messages can come from and go to, and
-for knowing whether routes of it may be kept. Must not know names of what is not linked to it, nor
-where a message goes; `broker.exchange.topology` does.
-
-The words used below: an exchange is *above* another if messages can come from it, through a
-binding or because the other is its alternate exchange. It is a *cached way* to the other if a
-route that a cache keeps may lead through both. So a change costs as much as the routes that it
-makes worthless, and not as much as there are exchanges above.
-
-Invariant: from each exchange that a cached route leads through, cached ways lead up to the exchange
-whose cache keeps that route.
+Responsible for what an exchange is made of, for which others messages can go to, and for knowing
+whether routes of it may be kept. Must not know where a message goes; `broker.exchange.topology`
+does. Its alternate exchange is a name: nothing changes here when one of that name comes or goes.
 """
 
 from __future__ import annotations
@@ -41,10 +33,6 @@ LOOKED_AT_ONCE_MAX: Final = 4096
 """The same for all keys together. Such a route is made anew when a binding without terms comes or
 goes, and the old one is freed in one piece: some milliseconds."""
 
-FORGOTTEN_ONE_BY_ONE_MAX: Final = 64
-"""Caches that drop the routes of one key and keep the others. If there are more, they drop all
-routes, else each of many bindings would cost as much as there are exchanges above."""
-
 
 @dataclass(eq=False, slots=True)
 class ExchangeState:
@@ -64,9 +52,7 @@ class ExchangeState:
         alternate: Name of the exchange that gets what its own bindings do not meet, if any.
         outgoing: The bindings that lead from it, with the accounts that were charged for them.
         incoming: The bindings that lead to it, from other exchanges or itself.
-        above: The exchanges that messages can come from, and by how many ways.
-        below: The exchanges that messages can go to, and by how many ways.
-        cached_ways: Those above that are a cached way to it.
+        below: The exchanges that messages can go to through bindings, and by how many.
         filters: Those of its outgoing bindings.
         verdict_queues: Where messages wait for filter classes, by the bindings that ask one.
         deleted: Whether it is being deleted; what leads to it may still be there.
@@ -92,9 +78,7 @@ class ExchangeState:
     incoming: ShardedDict[Binding, None] = field(
         init=False, repr=False, default_factory=ShardedDict
     )
-    above: dict[ExchangeState, int] = field(init=False, repr=False, default_factory=dict)
     below: dict[ExchangeState, int] = field(init=False, repr=False, default_factory=dict)
-    cached_ways: dict[ExchangeState, None] = field(init=False, repr=False, default_factory=dict)
     filters: BindingFilters = field(init=False, repr=False, default_factory=BindingFilters)
     verdict_queues: dict[Binding, str] = field(init=False, repr=False, default_factory=dict)
     deleted: bool = False
@@ -117,13 +101,18 @@ class ExchangeState:
         return alternate if isinstance(alternate, str) else None
 
     def look_at_keys(self) -> None:
-        """Tells its cache whether routing keys matter; to call when what is below it changes."""
+        """Tells its cache whether routing keys matter; to call when `leads_on` may change."""
         router = self.router
-        alone = not (router.strict_keys or self.below)
+        alone = not (router.strict_keys or self.leads_on)
         self.routes.keyless = alone and router.ignores_keys
         if self.name != DEFAULT_EXCHANGE:  # whose messages go where names of queues say
             plain = alone and not (router.per_message or router.history_length or router.cache_size)
             self.routes.met_by = router.met_by if plain else None
+
+    @property
+    def leads_on(self) -> bool:
+        """Whether messages may go on from it to another exchange, as far as it knows."""
+        return bool(self.below) or self.alternate is not None
 
     @property
     def delaying(self) -> bool:
@@ -164,60 +153,18 @@ class ExchangeState:
         return bool(self.outgoing)
 
 
-def cached_above(exchange: ExchangeState, count_max: int) -> dict[ExchangeState, None] | None:
-    """Returns an exchange and those above whose caches may keep routes through it.
-
-    None: there are more than `count_max`.
-    """
-    found = {exchange: None}
-    pending = [exchange]
-    while pending:
-        for above in pending.pop().cached_ways:
-            if above not in found:
-                if len(found) == count_max:
-                    return None
-                found[above] = None
-                pending.append(above)
-    return found
-
-
-def forget_routes(exchange: ExchangeState, key: str | None = None) -> None:
-    """Tells the cache of this exchange and those above to drop one key, or everything."""
-    if key is not None:
-        concerned = cached_above(exchange, FORGOTTEN_ONE_BY_ONE_MAX)
-        if concerned is not None:
-            for each in concerned:
-                each.routes.forget_key(key)
-            return
-        exchange.routes.forget_key(key)
-    else:
-        exchange.routes.forget()
-    forget_routes_above(exchange)
-
-
-def forget_routes_above(exchange: ExchangeState) -> None:
-    """Tells the caches of those above to drop everything; what it costs, making routes has cost."""
-    pending = [exchange]
-    while pending:
-        each = pending.pop()
-        ways, each.cached_ways = each.cached_ways, {}
-        for above in ways:
-            above.routes.forget()
-        pending.extend(ways)
-
-
 def link(above: ExchangeState, below: ExchangeState) -> None:
-    """Adds one way for messages from an exchange to another."""
-    above.below[below] = below.above[above] = above.below.get(below, 0) + 1
+    """Counts a binding from an exchange to another."""
+    above.below[below] = above.below.get(below, 0) + 1
     above.look_at_keys()
 
 
-def unlink(above: ExchangeState, below: ExchangeState) -> None:
-    """Takes one way away, after those above were told to forget the routes that used it."""
-    ways = above.below[below] - 1
-    if ways:
-        above.below[below] = below.above[above] = ways
-    else:
-        del above.below[below], below.above[above]
-        below.cached_ways.pop(above, None)
-        above.look_at_keys()
+def unlink(above: ExchangeState, below: ExchangeState) -> bool:
+    """Counts one binding less; returns whether no way leads from one to the other any more."""
+    left = above.below[below] - 1
+    if left:
+        above.below[below] = left
+        return False
+    del above.below[below]
+    above.look_at_keys()
+    return above.alternate != below.name

@@ -19,22 +19,15 @@ A route is found in steps, as a client chooses how many exchanges, keys and bind
 changes between two steps is taken into account or not; a binding that is gone is not followed.
 
 Invariant: after every change, each cache that keeps routes which may differ has been told: the
-exchange's own, and those above that a cached way leads to (`broker.exchange`).
+exchange's own, and those above that a cached way leads to (`cached_ways`).
 """
 
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
-from leporid.broker.exchange.exchange import (
-    DEFAULT_EXCHANGE,
-    FORGOTTEN_ONE_BY_ONE_MAX,
-    ExchangeState,
-    forget_routes,
-    forget_routes_above,
-    link,
-    unlink,
-)
+from leporid.broker.exchange.cached_ways import FORGOTTEN_ONE_BY_ONE_MAX, CachedWays
+from leporid.broker.exchange.exchange import DEFAULT_EXCHANGE, ExchangeState, link, unlink
 from leporid.broker.exchange.types import Binding, RoutedMessage
 from leporid.broker.filter.filter_arguments import MessageFilter
 from leporid.broker.memory import binding_bytes
@@ -130,6 +123,7 @@ class Topology:
         cached_as: Gives what caches have for the name of a queue, if there are such caches.
         clock: Says when filters have been asked for long enough.
         changes: How often a binding, an exchange or a queue has come or gone.
+        ways: Which exchanges cached routes lead through.
     """
 
     def __init__(self) -> None:
@@ -138,9 +132,8 @@ class Topology:
         self.cached_as: Callable[[str], object] | None = None
         self.clock = Clock()
         self.changes = 0
+        self.ways = CachedWays()
         self._queues: ShardedDict[str, ShardedDict[Binding, None]] = ShardedDict()
-        # Who names an exchange as its alternate, whether or not that exchange is there.
-        self._alternate_of: dict[str, dict[ExchangeState, None]] = {}
 
     # ------------------------------------------------------------------ exchanges and queues
 
@@ -148,10 +141,7 @@ class Topology:
         """Adds an exchange, which is from now on the alternate of those that name it so."""
         assert exchange.name not in self.exchanges
         self.exchanges[exchange.name] = exchange
-        for above in self._alternate_of.get(exchange.name, ()):
-            link(above, exchange)
-            forget_routes(above)
-        self._link_alternate(exchange)
+        self.ways.forget_above(exchange.name)
 
     def remove_exchange(self, name: str) -> Iterator[Binding]:
         """Removes an exchange, and one by one the bindings from it and to it, which it yields.
@@ -162,7 +152,7 @@ class Topology:
         exchange = self.exchanges[name]
         exchange.deleted = True
         exchange.routes.retire()
-        forget_routes_above(exchange)
+        self.ways.forget_above(exchange.name)
         for binding in chain(exchange.outgoing, exchange.incoming):
             source = self.exchanges.get(binding.source)
             if source is None or binding not in source.outgoing:
@@ -171,13 +161,8 @@ class Topology:
             if not source.deleted:
                 self._forget_binding(binding)
             yield binding
-        forget_routes_above(exchange)
-        self._forget_alternate(exchange)
-        # The links that are left are those of alternate exchanges.
-        for below in list(exchange.below):
-            unlink(exchange, below)
-        for above in list(exchange.above):
-            unlink(above, exchange)
+        self.ways.forget_above(exchange.name)
+        self.ways.end(exchange)
         del self.exchanges[name]
         self.changes += 1
 
@@ -185,27 +170,11 @@ class Topology:
         """Gives an exchange another alternate exchange, or none."""
         if name == exchange.alternate:
             return
-        before = None if exchange.alternate is None else self.exchanges.get(exchange.alternate)
-        self._forget_alternate(exchange)
+        self.ways.forget(exchange)
+        if exchange.alternate is not None:
+            self.ways.drop(exchange, exchange.alternate)
         exchange.alternate = name
-        self._link_alternate(exchange)
-        if before is not None:
-            unlink(exchange, before)
-        forget_routes(exchange)
-
-    def _link_alternate(self, exchange: ExchangeState) -> None:
-        if exchange.alternate is not None:
-            self._alternate_of.setdefault(exchange.alternate, {})[exchange] = None
-            alternate = self.exchanges.get(exchange.alternate)
-            if alternate is not None:
-                link(exchange, alternate)
-
-    def _forget_alternate(self, exchange: ExchangeState) -> None:
-        if exchange.alternate is not None:
-            namers = self._alternate_of[exchange.alternate]
-            del namers[exchange]
-            if not namers:
-                del self._alternate_of[exchange.alternate]
+        exchange.look_at_keys()
 
     def add_queue(self, name: str) -> None:
         """Adds a queue, which the default exchange routes to from now on."""
@@ -310,7 +279,8 @@ class Topology:
         else:
             below = self.exchanges[binding.destination]
             del below.incoming[binding]
-            unlink(exchange, below)
+            if unlink(exchange, below):
+                self.ways.drop(exchange, below.name)
 
     # ------------------------------------------------------------------ routing
 
@@ -421,13 +391,12 @@ class Topology:
             if search.fills_step(1):
                 yield None
             reached = self.exchanges.get(name)
+            if not message.known and not visiting.deleted:
+                self.ways.add(visiting, name)
             if reached is None:
                 continue
-            if not message.known:
-                if not visiting.deleted:
-                    reached.cached_ways[visiting] = None
-                if reached.delaying:
-                    return False
+            if not message.known and reached.delaying:
+                return False
             if reached not in search.visited:
                 search.visited[reached] = None
                 if reached.delaying and message.delay_ms:
@@ -466,7 +435,7 @@ class Topology:
     def _forget_binding(self, binding: Binding) -> None:
         """Tells all caches concerned that this binding came or went."""
         exchange = self.exchanges[binding.source]
-        forget_routes(exchange, exchange.router.only_key(binding.key))
+        self.ways.forget(exchange, exchange.router.only_key(binding.key))
 
     def _tell_filtered(
         self,
@@ -485,13 +454,13 @@ class Topology:
         to_queue = binding.destination_kind == "queue" or verdict_queue is not None
         meets = None if wanted is None else exchange.router.keys_of(binding)
         # With an exchange below, a filter may decide more than whether its queue gets a message.
-        alone = to_queue and not exchange.below
+        alone = to_queue and not exchange.leads_on
         if wanted is None or meets is None or not alone or self.cached_as is None:
             self._forget_binding(binding)
             return
         queue = self.cached_as(verdict_queue or binding.destination)
         exchange.routes.amend(meets, wanted, queue, comes)
-        forget_routes_above(exchange)
+        self.ways.forget_above(exchange.name)
 
     def _forget_queue(self, name: str) -> None:
         """Tells the default exchange's cache; nothing above it routes by queue name."""

@@ -21,6 +21,7 @@ from leporid.durable import Drop, Put
 
 ROOT = "/api/policies"
 OPERATORS = "/api/operator-policies"
+PARAMETER = "/api/parameters/operator_policy/%2F/p"
 TTL = {"pattern": "^q", "definition": {"message-ttl": 1000}}
 NOT_FOUND = (404, {"error": "Object Not Found", "reason": "Not Found"})
 
@@ -233,7 +234,7 @@ async def test_who_loses_the_virtual_host_meanwhile_changes_nothing(
         world.broker.users.forbid("policymaker", lost)
         return b'{"pattern": "x", "definition": {"max-length": 1}}'
 
-    monkeypatch.setattr("leporid.management.policies.raw_body_of", slow_body)
+    monkeypatch.setattr("leporid.management.policies.policy_body_of", slow_body)
     auth = ("policymaker", "secret")
     assert (await client.put("/api/policies/%2F/p", auth=auth)).status_code == 201
     lost = "/"
@@ -281,3 +282,15 @@ async def test_pages_order_and_columns(client: httpx.AsyncClient):
     assert (found["items"], found["page_count"]) == ([{"name": "c"}], 2)
     found = (await client.get("/api/policies/%2F?sort=name&sort_reverse=true&columns=name")).json()
     assert [each["name"] for each in found] == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize("path", [f"{ROOT}/%2F/p", f"{OPERATORS}/%2F/p", PARAMETER])
+async def test_a_policy_or_parameter_has_a_limited_size(
+    world: World, client: httpx.AsyncClient, path: str
+):
+    definition = {"ha-mode": "nodes", "ha-params": ["n" * 255] * 255}
+    status, found = await put(client, path, definition=definition, value={})
+    assert (status, found["error"]) == (413, "too-large")
+    assert (found["limit"], found["value"]) == ("http_policy_bytes", 65536)
+    assert world.broker.refusals.by_kind["http_policy_bytes"] == 1
+    assert not list(world.vhost.policies)

@@ -29,6 +29,10 @@ JSON_BYTES: Final = "http_json_bytes"
 # Members and elements, about: a millisecond to read, however few bytes they have.
 JSON_VALUES_MAX: Final = 10_000
 JSON_VALUES: Final = "http_json_values"
+# Of a policy or a parameter, which is checked, and quoted where it is refused, in one piece: some
+# milliseconds. Each setting has 255 bytes at most; only ha-params, a list, could be as long.
+POLICY_BYTES_MAX: Final = 64 * 1024
+POLICY_BYTES: Final = "http_policy_bytes"
 # Of a word that is none of ours: how long it may be to be compared with ours, and how much of it is
 # shown. With a megabyte the one took a tenth of a second, and the other is answered twice.
 COMPARED_MAX: Final = 255
@@ -147,6 +151,12 @@ def flag_of(request: Request, name: str) -> bool:
 async def raw_body_of(admission: Admission, request: Request, user: User) -> bytes:
     """Return the bytes of the body; raises Refusal as `body_in`."""
     async with body_in(admission, request, user.name, JSON_BYTES, JSON_BYTES_MAX) as data:
+        return bytes(data)
+
+
+async def policy_body_of(admission: Admission, request: Request, user: User) -> bytes:
+    """The same for a policy or a parameter, which is checked in one piece."""
+    async with body_in(admission, request, user.name, POLICY_BYTES, POLICY_BYTES_MAX) as data:
         return bytes(data)
 
 

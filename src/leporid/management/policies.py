@@ -24,7 +24,7 @@ from leporid.management.authorization import (
     vhosts_listed,
 )
 from leporid.management.paging import Lists, Table
-from leporid.management.parameters import flag_of, object_of, raw_body_of
+from leporid.management.parameters import flag_of, object_of, policy_body_of
 from leporid.management.paths import name_of, takes
 from leporid.management.policy_preview import previewed
 from leporid.management.refusals import Refusal, bad_request
@@ -92,7 +92,7 @@ class PolicyRoutes:
         if vhost is None:
             raise Refusal(404, "not_found", "vhost_not_found")
         admission = self._around.admission
-        name, data = name_of(request, "name"), await raw_body_of(admission, request, user)
+        name, data = name_of(request, "name"), await policy_body_of(admission, request, user)
         self._around.check_unchanged(user, vhost.name)
         given = object_of(admission, data, ("pattern", "definition"))
         try:

@@ -28,7 +28,7 @@ from leporid.management.authorization import (
     not_found,
 )
 from leporid.management.paging import Lists, Table
-from leporid.management.parameters import object_of, raw_body_of, text_in
+from leporid.management.parameters import object_of, policy_body_of, raw_body_of, text_in
 from leporid.management.paths import name_of, takes
 from leporid.management.refusals import Refusal, bad_request
 from leporid.management.users import NAME_BYTES_MAX, new_name
@@ -122,7 +122,7 @@ class ParameterRoutes:
         user, vhost, component, name = await self._one(request)
         if vhost is None:
             raise Refusal(404, "not_found", "vhost_not_found")
-        data = await raw_body_of(around.admission, request, user)
+        data = await policy_body_of(around.admission, request, user)
         around.check_unchanged(user, vhost.name)
         value = object_of(around.admission, data, ("value",))["value"]
         new = self._find(vhost, component, name) is None

@@ -152,6 +152,33 @@ def test_wrong_definitions(definition: Any, text: str):
     assert wrong(definition) == text
 
 
+@pytest.mark.parametrize(
+    ("wrong", "shown"),
+    [
+        ("\x07" * 100_000, "<<7,7,7,"),
+        (["\x07" * 100_000] * 10, "[<<7,7,7,"),
+        ([1.5] * 100_000, "[1.5,1.5,"),
+        ([[[1.5] * 100]] * 1000, "[[[1.5,1.5,"),
+        ({str(number): number for number in range(100_000)}, '#{<<"0">> => 0,<<"1">> => 1,'),
+    ],
+    ids=["text", "texts", "list", "lists", "table"],
+)
+def test_of_a_long_value_that_is_wrong_the_beginning_is_shown(wrong: Any, shown: str):
+    for definition in ({"message-ttl": wrong}, {"no-such": wrong}, {"ha-mode": wrong}):
+        with pytest.raises(PolicyError) as refused:
+            check_definition(definition, operator=False)
+        assert shown in str(refused.value)
+        assert "…" in str(refused.value)
+        assert len(str(refused.value)) < 1200
+
+
+def test_of_very_many_unknown_settings_the_first_are_shown():
+    with pytest.raises(PolicyError) as refused:
+        check_definition({f"k{number:05}": number for number in range(10_000)}, operator=False)
+    assert str(refused.value).startswith('[{<<"k00000">>,0},{<<"k00001">>,1},')
+    assert len(str(refused.value)) < 1200
+
+
 def test_operator_policies_know_fewer_keys():
     definition = {"message-ttl": 1, "max-length": 2, "expires": 3, "overflow": "drop-head"}
     assert check_definition(definition, operator=True) == definition

@@ -22,9 +22,8 @@ TIMERS: Final = ("call_later", "call_at", "Repeating")
 ONE: Final = {
     "server/http_connections.py: self.transport.abort": "its head did not come in time",
     "server/http_connections.py: self._look": "whether it goes on",
-    "server/http_connections.py: self._watch": "a listening socket is read again",
     "server/link.py: self.close": "its peer did not close the socket",
-    "server/listener.py: self._watch": "a listening socket is read again",
+    "server/listening.py: self._watch": "the listening sockets are watched again",
     "filterserver/host.py": "an answer of a process of filter classes",
     "filterserver/keeper.py": "until such a process is started again",
     "management/admission.py": "a request waits for a share",

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from tests.amqp import drawn
 
 from leporid.amqp.errors import SyntaxFault
-from leporid.amqp.properties import Properties, decode_properties, encode_properties
+from leporid.amqp.properties import (
+    Properties,
+    decode_properties,
+    encode_properties,
+    split_properties,
+)
 from leporid.amqp.tables import Int32
 
 EACH = [
@@ -119,3 +124,20 @@ def test_text_that_is_not_utf8_survives():
 def test_what_does_not_fit_is_our_mistake(properties: Properties):
     with pytest.raises(ValueError):  # noqa: PT011 - the texts are for the log only
         encode_properties(properties)
+
+
+@given(any_properties)
+def test_properties_are_split_into_what_was_sent(properties: Properties):
+    found = split_properties(encode_properties(properties))
+    wanted = [each.name for each in dataclasses.fields(Properties)
+              if getattr(properties, each.name) is not None]  # fmt: skip
+    assert list(found) == wanted
+    for name, octets in found.items():
+        alone = encode_properties(Properties(**{name: getattr(properties, name)}))
+        assert octets == alone[2:]
+
+
+def test_properties_that_are_cut_short_are_not_split():
+    for end in range(2, len(ALL_OCTETS)):
+        with pytest.raises(SyntaxFault):
+            split_properties(ALL_OCTETS[:end])

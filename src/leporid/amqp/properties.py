@@ -83,6 +83,29 @@ def decode_properties(raw: bytes) -> Properties:
     return Properties(**values)
 
 
+def split_properties(raw: bytes) -> dict[str, bytes]:
+    """Returns the properties that were sent as they are encoded, by their names.
+
+    Headers, which take milliseconds to decode, are a table with its size in front; so are texts.
+
+    Raises:
+        SyntaxFault: They are cut short.
+    """
+    flags, at = fields.SHORT.read(raw, 0)
+    found = {}
+    for flag, name, kind in _FIELDS:
+        if flags & flag:
+            if kind is fields.TABLE:
+                size, end = fields.LONG.read(raw, at)
+                end += size
+            else:
+                _, end = kind.read(raw, at)
+            found[name], at = raw[at:end], end
+    if at > len(raw):
+        raise SyntaxFault("headers reach past the end")
+    return found
+
+
 def encode_properties(properties: Properties) -> bytes:
     """Encodes the properties that are not None.
 

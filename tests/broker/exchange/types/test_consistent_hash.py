@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.exchange.types.bindings import binding, message, queues
 
+from leporid.amqp import tables
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import Int32, Timestamp, Value
@@ -201,3 +202,36 @@ def test_of_many_destinations_none_is_found_in_a_moment():
     assert router.met_by("k") is None
     router.remove(bound[-1])
     assert router.met_by("k") is not None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"hash_header": "h"}, {"hash_header": "none"}, {"hash_property": "message_id"}],
+)
+@pytest.mark.parametrize("value", [[Int32(1)] * 10, {"a": [Int32(1)]}], ids=["array", "table"])
+def test_large_values_are_not_decoded(
+    arguments: dict[str, Value], value: Value, monkeypatch: pytest.MonkeyPatch
+):
+    router = router_of(dict.fromkeys(KEYS[:50], 1), **arguments)
+    sent = [
+        encode_properties(Properties(headers={"h": each, "more": value}, message_id=name))
+        for each, name in ((value, "m"), (value, "m"), ([value], "n"))
+    ]
+    monkeypatch.setattr(tables, "_read_table", None)
+    one, again, other = (
+        [each.destination for each in router.match(RoutedMessage(("k",), raw))] for raw in sent
+    )
+    assert one == again
+    assert (one == other) is (arguments == {"hash_header": "none"})
+
+
+def test_headers_are_looked_through_once_for_all_exchanges(monkeypatch: pytest.MonkeyPatch):
+    asked: list[bytes] = []
+    monkeypatch.setattr(
+        "leporid.broker.exchange.types.message.header_of",
+        lambda raw, name: asked.append(name),
+    )
+    sent = message("k", headers={"a": 1})
+    for _ in range(3):
+        router_of({"q": 1}, hash_header="h").match(sent)
+    assert asked == [b"h"]

@@ -122,10 +122,28 @@ def _pick(arguments: Mapping[str, Value]) -> _Pick | None:
     if named is not None and named not in PROPERTIES:
         raise PreconditionFailed(f"Unsupported property: {named}")
     if header is not None:
-        return lambda message: message.header(header)
+        return lambda message: _header(message, header)
+    if named == "timestamp":
+        return _timestamp
     if named is not None:
-        return lambda message: getattr(message.properties, named)
+        return lambda message: _text_property(message, named)
     return None
+
+
+def _header(message: RoutedMessage, name: str) -> Value:
+    """Returns a header; of an array or a table its octets, as its text may take milliseconds."""
+    field = message.encoded_header(name)
+    return field if field is not None and field[:1] in (b"A", b"F") else message.header(name)
+
+
+def _timestamp(message: RoutedMessage) -> Value:
+    octets = message.encoded_property("timestamp")
+    return None if octets is None else int.from_bytes(octets, "big")
+
+
+def _text_property(message: RoutedMessage, name: str) -> Value:
+    octets = message.encoded_property(name)
+    return None if octets is None else octets[1:]
 
 
 def _text(arguments: Mapping[str, Value], name: str) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from leporid.amqp.constants import SHORTSTR_BYTES_MAX
-from leporid.amqp.properties import Properties, decode_properties
+from leporid.amqp.properties import Properties, decode_properties, split_properties
 from leporid.amqp.tables import Value, decode_table, octets_of
 from leporid.engine.internal.delays import delay_of
 from leporid.engine.selectors.filter import Filter
@@ -33,7 +33,17 @@ class RoutedMessage:
         outcomes: What filters said that were asked: 1 yes, 0 no, -1 no for a type error.
     """
 
-    __slots__ = ("_properties", "exchange", "keys", "keys_hash", "known", "outcomes", "raw")
+    __slots__ = (
+        "_found",
+        "_properties",
+        "_split",
+        "exchange",
+        "keys",
+        "keys_hash",
+        "known",
+        "outcomes",
+        "raw",
+    )
 
     def __init__(self, keys: Sequence[str], raw: bytes | None = b"", exchange: str = "") -> None:
         self.keys = tuple(dict.fromkeys(keys))
@@ -43,6 +53,8 @@ class RoutedMessage:
         self.keys_hash: int | None = None
         self.outcomes: list[int] = []
         self._properties: Properties | None = None
+        self._found: dict[str, bytes | None] = {}
+        self._split: dict[str, bytes] | None = None
 
     def __repr__(self) -> str:
         return f"<Message {self.keys!r}>"
@@ -82,11 +94,22 @@ class RoutedMessage:
 
     def header(self, name: str) -> Value:
         """Returns one header, without decoding the others; None if there is none."""
-        octets = octets_of(name)
-        if not self.raw or len(octets) > SHORTSTR_BYTES_MAX:
-            return None
-        field = header_of(self.raw, octets)
+        field = self.encoded_header(name)
         if field is None:
             return None
-        content = bytes((len(octets),)) + octets + field
-        return decode_table(len(content).to_bytes(4, "big") + content)[0][name]
+        content = b"\1v" + field
+        return decode_table(len(content).to_bytes(4, "big") + content)[0]["v"]
+
+    def encoded_header(self, name: str) -> bytes | None:
+        """Returns the value of one header as it is encoded, its type first; looked for once."""
+        if name not in self._found:
+            octets = octets_of(name)
+            known = self.raw and len(octets) <= SHORTSTR_BYTES_MAX
+            self._found[name] = header_of(self.raw, octets) if known else None
+        return self._found[name]
+
+    def encoded_property(self, name: str) -> bytes | None:
+        """Returns a property as it is encoded, without decoding any headers."""
+        if self._split is None:
+            self._split = split_properties(self.raw) if self.raw else {}
+        return self._split.get(name)

@@ -10,6 +10,7 @@ from tests.management.clients import connected
 from tests.management.conftest import World
 from tests.management.queues import queue_of
 
+from leporid.amqp import tables
 from leporid.amqp.properties import Properties, decode_properties, encode_properties
 from leporid.broker.connection.channel import ChannelState
 from leporid.broker.events import outbox
@@ -148,3 +149,33 @@ def test_a_long_key_is_cut(world: TracedWorld):
     world.traced.delivered(7, 5, "é" * 127, NAMES, RAW, b"", False)
     ((key, _, _),) = world.all()
     assert key == "deliver." + "é" * 123
+
+
+def test_headers_are_copied_as_they_are_encoded(
+    world: TracedWorld, monkeypatch: pytest.MonkeyPatch
+):
+    world.trace()
+    world.listen()
+    raw = encode_properties(Properties(headers={"CC": ["c"], "more": {"a": [1, None]}}))
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "_read_table", None)
+        world.traced.delivered(7, 5, "q", NAMES, raw, b"", False)
+        world.turn()
+    ((_, headers, _),) = world.all()
+    assert headers["properties"] == {"headers": {"CC": ["c"], "more": {"a": [1, None]}}}
+    assert headers["routing_keys"] == ["k", "c"]
+
+
+@pytest.mark.parametrize(("depth", "copied"), [(30, True), (31, False)])
+def test_headers_that_would_be_too_deep_are_not_copied(
+    world: TracedWorld, depth: int, copied: bool
+):
+    world.trace()
+    world.listen()
+    headers: dict[str, Any] = {}
+    for _ in range(depth - 1):
+        headers = {"a": headers}
+    raw = encode_properties(Properties(headers=headers))
+    world.traced.published(5, NAMES, raw, b"", [], [])
+    assert len(world.all()) == copied
+    assert world.broker.traces.dropped == (not copied)

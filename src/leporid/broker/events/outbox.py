@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import MAX_TABLE_BYTES
 from leporid.engine.bounds.jobs import AWAITS
+from leporid.engine.wire.headers import header_of
 
 if TYPE_CHECKING:
     from leporid.broker.exchange.exchange import ExchangeState
@@ -39,13 +40,14 @@ class Notice(NamedTuple):
 
     Attributes:
         exchange: a system exchange of the virtual host.
+        properties: those of a traced message are encoded.
         size: bytes that it copies.
     """
 
     vhost: VirtualHost
     exchange: ExchangeState
     key: str
-    properties: Properties
+    properties: Properties | bytes
     body: bytes
     size: int
 
@@ -127,14 +129,15 @@ class Outbox:
         self.published += 1
 
 
-def _encoded(properties: Properties) -> bytes | None:
+def _encoded(properties: Properties | bytes) -> bytes | None:
     """Encode properties; None if nobody could read them.
 
     A traced message's own headers, which may be nearly as large and as deep as there are, stand
     inside.
     """
     try:
-        raw = encode_properties(properties)
+        raw = properties if isinstance(properties, bytes) else encode_properties(properties)
+        header_of(raw, b"")
     except ValueError:
         return None
     return raw if len(raw) <= MAX_TABLE_BYTES else None

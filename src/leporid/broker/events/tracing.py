@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
-from leporid.amqp.properties import Properties, decode_properties
-from leporid.amqp.tables import Int32, LongString, Value, octets_of, text_of
+from leporid.amqp.constants import FLAG_HEADERS
+from leporid.amqp.properties import split_properties
+from leporid.amqp.tables import Int32, Value, encode_table, octets_of, text_of
 from leporid.broker.events.outbox import Notice
+from leporid.engine.wire.headers import header_of, number_value, table_value, texts_in
 
 if TYPE_CHECKING:
     from leporid.broker.connection.channel import ChannelState
@@ -29,7 +30,13 @@ logger = logging.getLogger(__name__)
 
 TRACE_EXCHANGE: Final = "amq.rabbitmq.trace"
 
-PROPERTIES: Final = tuple(field.name for field in fields(Properties))
+NUMBERS: Final = ("delivery_mode", "priority", "timestamp")
+"""Properties that are numbers; the others but for headers are texts."""
+
+HEADERS_ALONE: Final = FLAG_HEADERS.to_bytes(2, "big")
+"""What properties begin with that are nothing but headers, before the size of these."""
+
+TABLE_SIZE_BYTES: Final = 4
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -154,20 +161,22 @@ class ChannelTrace:
             target = self._vhost.find_exchange(TRACE_EXCHANGE)
             if exchange == TRACE_EXCHANGE or target is None:
                 return
-            known = decode_properties(properties)
             if queue is not None:
-                keys = _copied_to(known)
-            headers: dict[str, Value] = {
-                "exchange_name": exchange,
-                "routing_keys": [key, *keys],
-                "properties": _table(known),
-                "node": self._broker.node_name,
-                **self._of_channel,
-                **more,
-            }
+                keys = texts_in(header_of(properties, b"CC"))
+            before: dict[str, Value] = {"exchange_name": exchange, "routing_keys": [key, *keys]}
+            after = {"node": self._broker.node_name, **self._of_channel, **more}
+            headers = b"".join(
+                (
+                    encode_table(before)[TABLE_SIZE_BYTES:],
+                    b"\x0aproperties",
+                    _table(properties),
+                    encode_table(after)[TABLE_SIZE_BYTES:],
+                )
+            )
+            raw = HEADERS_ALONE + len(headers).to_bytes(TABLE_SIZE_BYTES, "big") + headers
             trace_key = _short(f"{act}.{exchange if queue is None else queue}")
             size = len(names) + len(properties) + len(body)
-            notice = Notice(self._vhost, target, trace_key, Properties(headers=headers), body, size)
+            notice = Notice(self._vhost, target, trace_key, raw, body, size)
             self._outbox.put(notice)
         except Exception:
             logger.exception("defect: a message was not traced")
@@ -180,35 +189,29 @@ def _names_in(names: bytes) -> tuple[str, str]:
     return text_of(exchange), text_of(key)
 
 
-def _copied_to(properties: Properties) -> list[str]:
-    copies = (properties.headers or {}).get("CC")
-    return [each for each in copies if isinstance(each, str)] if isinstance(copies, list) else []
-
-
 def _short(key: str) -> str:
     """Cut a key to what a short string has room for."""
     raw = octets_of(key)[:255]
     return raw.decode(errors="ignore")
 
 
-def _table(properties: Properties) -> dict[str, Value]:
-    """Return properties as a table, with the types that RabbitMQ gives them."""
-    found: dict[str, Value] = {}
-    for name in PROPERTIES:
-        value = getattr(properties, name)
-        if isinstance(value, str):
-            value = _text(value)
-        elif isinstance(value, int):
-            value = Int32(value) if value <= INT32_MAX else min(value, INT64_MAX)
-        if value is not None:
-            found[name] = value
-    return found
+def _table(properties: bytes) -> bytes:
+    """Return properties as a table, with the types that RabbitMQ gives them.
 
-
-def _text(value: str) -> str | LongString:
-    """Return a text as a table has it; RabbitMQ lets ids through that are none."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return LongString(octets_of(value))
-    return value
+    Headers are not decoded, which may take as long as a publisher likes.
+    """
+    found: dict[bytes, bytes] = {}
+    for name, octets in split_properties(properties).items():
+        if name == "headers":
+            value = b"F" + octets
+        elif name in NUMBERS:
+            number = int.from_bytes(octets, "big")
+            value = (
+                b"I" + octets.rjust(4, b"\0")[-4:]
+                if number <= INT32_MAX
+                else number_value(min(number, INT64_MAX))
+            )
+        else:
+            value = b"S" + len(octets[1:]).to_bytes(4, "big") + octets[1:]
+        found[name.encode()] = value
+    return table_value(found)

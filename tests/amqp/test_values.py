@@ -1,6 +1,9 @@
+from collections.abc import Hashable
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from tests.amqp import drawn
 
 from leporid.amqp.tables import (
     ByteArray,
@@ -14,9 +17,20 @@ from leporid.amqp.tables import (
     UInt8,
     UInt16,
     UInt32,
+    Unread,
     Value,
+    encode_table,
+    unread_table,
 )
-from leporid.amqp.values import comparable, comparable_table, erlang_text, type_name, typed
+from leporid.amqp.values import (
+    TERMS_A_STEP,
+    comparable,
+    comparable_table,
+    comparing,
+    erlang_text,
+    type_name,
+    typed,
+)
 
 FIVES: list[Value] = [
     Int8(5),
@@ -183,3 +197,31 @@ def test_tables_are_compared_with_their_types(
 ):
     assert (comparable_table(one) == comparable_table(other)) is equal
     assert (hash(comparable_table(one)) == hash(comparable_table(other))) is equal
+
+
+def compared_in_steps(value: Value) -> tuple[Hashable, int]:
+    """The term of an encoded array or table, and how many steps it took."""
+    ((_, container),) = unread_table(encode_table({"k": value}))
+    assert isinstance(container, Unread)
+    steps, count = comparing(container), 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
+
+
+@given(drawn.tables)
+def test_what_is_encoded_compares_as_what_is_decoded(table: dict[str, Value]):
+    for value in (table, list(table.values())):
+        found, _ = compared_in_steps(value)
+        assert found == comparable(value)
+        assert hash(found) == hash(comparable(value))
+
+
+@pytest.mark.parametrize("large", [[1] * 1000, [[[]] * 1000], [{"a": None}] * 1000])
+def test_a_large_value_is_compared_in_steps(large: Value):
+    found, count = compared_in_steps(large)
+    assert found == comparable(large)
+    assert count >= 1000 // TERMS_A_STEP

@@ -15,7 +15,7 @@ neither 0 nor 1. Keys that are not UTF-8 survive as surrogate escapes.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from math import isfinite
 from typing import Final, TypeAlias
@@ -155,6 +155,66 @@ def decode_table(data: bytes, at: int = 0) -> tuple[dict[str, Value], int]:
     if end - start > MAX_TABLE_BYTES:
         raise SyntaxFault(f"table of {end - start} bytes exceeds the limit of {MAX_TABLE_BYTES}")
     return _read_table(data, start, end, 1), end
+
+
+class Unread:
+    """A table or an array that is encoded: its values are read one by one, as they are asked for.
+
+    A client chooses how many there are. Those that have values themselves are given unread.
+
+    Args:
+        data: Has its values from `at` to `end`.
+        keyed: Whether it is a table.
+        depth: In how many tables and arrays it stands, with itself.
+    """
+
+    __slots__ = ("_at", "_data", "_depth", "_end", "keyed")
+
+    def __init__(self, data: bytes, at: int, end: int, *, keyed: bool, depth: int) -> None:
+        _check_depth(depth)
+        self._data, self._at, self._end, self._depth = data, at, end, depth
+        self.keyed = keyed
+
+    def __repr__(self) -> str:
+        return f"<Unread {'table' if self.keyed else 'array'} of {self._end - self._at} bytes>"
+
+    def __iter__(self) -> Iterator[tuple[str, "Value | Unread"]]:
+        """Goes through keys and values; the key of an element of an array is empty.
+
+        Raises:
+            SyntaxFault: What comes next is malformed.
+        """
+        data, at, end = self._data, self._at, self._end
+        keys: set[str] = set()
+        value: Value | Unread
+        while at < end:
+            key = ""
+            if self.keyed:
+                key_end = at + 1 + data[at]
+                if key_end >= end:
+                    raise SyntaxFault("table field reaches past the end")
+                key, at = text_of(data[at + 1 : key_end]), key_end
+            if data[at] in (_F, _A):
+                start, stop = _block(data, at + 1, end)
+                keyed, at = data[at] == _F, stop
+                value = Unread(data, start, stop, keyed=keyed, depth=self._depth + 1)
+            else:
+                value, at = _read_value(data, at, end, self._depth)
+            if self.keyed:
+                if key in keys:
+                    continue
+                keys.add(key)
+            yield key, value
+
+
+def unread_table(data: bytes) -> Unread:
+    """Returns the table whose size field `data` begins with, to be read in steps.
+
+    Raises:
+        SyntaxFault: It is cut short.
+    """
+    start, end = _block(data, 0, len(data))
+    return Unread(data, start, end, keyed=True, depth=1)
 
 
 def check_count(data: bytes, at: int, values_max: int) -> None:

@@ -98,6 +98,15 @@ def of_many_headers() -> tuple[World, RoutedMessage, list[str]]:
     return world, message("k", headers=headers), ["q"]
 
 
+def of_a_large_header() -> tuple[World, RoutedMessage, list[str]]:
+    world = World()
+    world.exchange("x", "headers")
+    world.queues("q")
+    large: Value = [{"a": number} for number in range(MANY)]
+    bind(world, "x", "q", arguments={"h": large})
+    return world, message("k", headers={"h": large}), ["q"]
+
+
 def of_many_queues() -> tuple[World, RoutedMessage, list[str]]:
     world = World()
     world.exchange("x")
@@ -147,6 +156,7 @@ WORLDS = {
     "partitions": of_many_keys_and_partitions,
     "term": of_a_common_term,
     "headers": of_many_headers,
+    "header": of_a_large_header,
     "queues": of_many_queues,
     "exchanges": of_many_exchanges,
     "alternates": of_many_alternates,

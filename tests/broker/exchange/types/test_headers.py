@@ -4,8 +4,9 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.exchange.types.bindings import binding, queues
+from tests.broker.exchange.types.bindings import binding, message, queues
 
+from leporid.amqp import tables as encoded_tables
 from leporid.amqp.errors import PreconditionFailed
 from leporid.amqp.properties import Properties, encode_properties
 from leporid.amqp.tables import (
@@ -22,6 +23,7 @@ from leporid.amqp.tables import (
     UInt32,
     Value,
 )
+from leporid.amqp.values import TERMS_A_STEP
 from leporid.broker.exchange.types import Binding, RoutedMessage, headers
 from leporid.broker.exchange.types.headers import HeadersRouter
 from leporid.engine.selectors.selector_set import SelectorSet
@@ -236,3 +238,22 @@ def test_each_message_is_asked_about_while_an_array_or_a_table_is_waited_for():
     assert queues(router, "", {"a": [1]}) == ["r"]
     router.remove(deep)
     assert not router.per_message
+
+
+def test_headers_are_decoded_between_steps(monkeypatch: pytest.MonkeyPatch):
+    router = HeadersRouter()
+    router.add(binding("", {"h7": 7}))
+    sent = message("k", headers={f"h{number}": number for number in range(1000)})
+    read: list[int] = []
+    reader = encoded_tables._read_value
+
+    def counted(data: bytes, at: int, end: int, depth: int) -> tuple[Value, int]:
+        read.append(at)
+        return reader(data, at, end, depth)
+
+    monkeypatch.setattr(encoded_tables, "_read_value", counted)
+    before = 0
+    for _ in router.matching(sent):
+        assert len(read) - before <= TERMS_A_STEP
+        before = len(read)
+    assert len(read) == 1000

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.amqp.tables import LongString, Value, octets_of
-from leporid.amqp.values import comparable, erlang_text, type_name
+from leporid.amqp.tables import LongString, Unread, Value, octets_of
+from leporid.amqp.values import TERMS_A_STEP, comparable, comparing, erlang_text, type_name
 from leporid.broker.exchange.types.base import Binding, DistinctDestinations, Router
 from leporid.broker.exchange.types.message import RoutedMessage
 from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS
@@ -35,9 +35,6 @@ _MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 
 _PRESENT: Final = object()
 """Stands for the value of a void argument; equal to nothing that a header can hold."""
-
-TERMS_A_STEP: Final = 64
-"""Headers of a message, of which each takes a microsecond."""
 
 RULES_A_STEP: Final = 64
 """Bindings that are compared with a message, of which each takes a microsecond or two."""
@@ -179,8 +176,11 @@ class HeadersRouter(Router):
         """Returns the bindings whose terms the headers meet, in steps."""
         matched = dict.fromkeys(self._unconditional)
         terms: dict[str, Hashable] = {}
-        for name, value in message.headers.items():
-            terms[name] = comparable(value)
+        for name, value in message.headers():
+            if isinstance(value, Unread):
+                terms[name] = yield from comparing(value)
+            else:
+                terms[name] = comparable(value)
             if not len(terms) % TERMS_A_STEP:
                 yield None
         looked_up = 0

@@ -1,22 +1,21 @@
 """A message as exchanges see it: its names, and its properties if one of them or a filter asks.
 
-Must not know bodies, nor who publishes. Invariant: properties are decoded once at most, and not
-at all for a message that meets no exchange that looks at them.
+Must not know bodies, nor who publishes. Invariant: headers are not decoded in one piece, and not at
+all for a message that meets no exchange that looks at them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from leporid.amqp.constants import SHORTSTR_BYTES_MAX
-from leporid.amqp.properties import Properties, decode_properties, split_properties
-from leporid.amqp.tables import Value, decode_table, octets_of
+from leporid.amqp.properties import split_properties
+from leporid.amqp.tables import Unread, Value, decode_table, octets_of, unread_table
 from leporid.engine.internal.delays import delay_of
 from leporid.engine.selectors.filter import Filter
 from leporid.engine.wire.headers import header_of
 
-_NONE: Final[Mapping[str, Value]] = {}
 _NO_PROPERTIES: Final = b"\0\0"
 
 
@@ -35,7 +34,6 @@ class RoutedMessage:
 
     __slots__ = (
         "_found",
-        "_properties",
         "_split",
         "exchange",
         "keys",
@@ -52,7 +50,6 @@ class RoutedMessage:
         self.exchange = exchange
         self.keys_hash: int | None = None
         self.outcomes: list[int] = []
-        self._properties: Properties | None = None
         self._found: dict[str, bytes | None] = {}
         self._split: dict[str, bytes] | None = None
 
@@ -72,13 +69,6 @@ class RoutedMessage:
         return self.raw or _NO_PROPERTIES
 
     @property
-    def properties(self) -> Properties:
-        """Its properties."""
-        if self._properties is None:
-            self._properties = decode_properties(self.raw) if self.raw else Properties()
-        return self._properties
-
-    @property
     def delay_ms(self) -> int:
         """How long an x-delayed-message exchange that it comes to keeps it; 0: it does not.
 
@@ -87,10 +77,10 @@ class RoutedMessage:
         """
         return delay_of(self.raw) if self.raw else 0
 
-    @property
-    def headers(self) -> Mapping[str, Value]:
-        """Its headers, empty without any."""
-        return self.properties.headers or _NONE
+    def headers(self) -> Iterable[tuple[str, Value | Unread]]:
+        """Returns its headers, which are decoded one by one, as they are asked for."""
+        encoded = self.encoded_property("headers")
+        return () if encoded is None else unread_table(encoded)
 
     def header(self, name: str) -> Value:
         """Returns one header, without decoding the others; None if there is none."""

@@ -8,11 +8,14 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given as given_by
+from tests.amqp import drawn
 
-from leporid.amqp.properties import Properties, decode_properties
-from leporid.amqp.tables import ByteArray, LongString, Timestamp
+from leporid.amqp.properties import Properties, decode_properties, encode_properties
+from leporid.amqp.tables import ByteArray, Int8, LongString, Timestamp, Value
 from leporid.management import amqp_json
-from leporid.management.amqp_json import BODY_PIECE_BYTES, Body
+from leporid.management.amqp_json import BODY_PIECE_BYTES, VALUES_A_TEXT, Body
+from leporid.management.listings import texts_of
 from leporid.management.refusals import Refusal
 
 
@@ -64,7 +67,7 @@ def test_properties():
     given = {"delivery_mode": 2, "headers": {"a": [1]}, "message_id": "m", "unknown": 1}
     found = decode_properties(amqp_json.properties_in(given))
     assert found == Properties(delivery_mode=2, headers={"a": [1]}, message_id="m")
-    assert amqp_json.shown_properties(found) == {
+    assert read(amqp_json.shown_properties(encode_properties(found))) == {
         "headers": {"a": [1]},
         "delivery_mode": 2,
         "message_id": "m",
@@ -104,3 +107,37 @@ def test_bodies_that_are_shown(size: int):
 
 def _base64(octets: bytes) -> str:
     return base64.b64encode(octets).decode()
+
+
+def read(value: Any) -> Any:
+    return json.loads("".join(texts_of(value)))
+
+
+@given_by(drawn.tables)
+def test_headers_are_written_as_they_are_shown_when_they_are_decoded(headers: dict[str, Value]):
+    raw = encode_properties(Properties(headers=headers))
+    written = read(amqp_json.shown_properties(raw))
+    assert written == json.loads(json.dumps({"headers": amqp_json.shown(headers)}))
+
+
+def test_of_two_headers_of_one_name_the_first_is_shown():
+    fields = b"\1aS\0\0\0\1x\1aV\1bV"
+    raw = b"\x20\0" + len(fields).to_bytes(4, "big") + fields
+    assert read(amqp_json.shown_properties(raw)) == {"headers": {"a": "x", "b": None}}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {f"{number:x}": None for number in range(20_000)},
+        {"a": [Int8(1)] * 60_000},
+        {"a": [[]] * 20_000},
+        {"a": {"b": [{"c": [1.5] * 10_000}]}},
+    ],
+    ids=["headers", "array", "arrays", "nested"],
+)
+def test_very_many_headers_are_written_in_steps(headers: dict[str, Value]):
+    raw = encode_properties(Properties(headers=headers))
+    texts = list(texts_of(amqp_json.shown_properties(raw)))
+    assert json.loads("".join(texts))["headers"] == amqp_json.shown(headers)
+    assert max(map(len, texts)) <= 16 * VALUES_A_TEXT

@@ -15,25 +15,74 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from leporid.amqp.json_values import shown, table_of
-from leporid.amqp.properties import Properties, encode_properties
+from leporid.amqp.properties import Properties, encode_properties, split_properties
+from leporid.amqp.tables import Unread, unread_table
+from leporid.management.listings import Written
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
     from leporid.amqp.tables import Value
 
-__all__ = ["Body", "body_in", "properties_in", "shown", "shown_properties", "table_in"]
+__all__ = [
+    "Body",
+    "body_in",
+    "properties_in",
+    "shown",
+    "shown_properties",
+    "shown_property",
+    "table_in",
+]
 
 # Of a body, written as JSON without looking at the clock; in base64, three bytes are four letters.
 BODY_PIECE_BYTES: Final = 3 * 16 * 1024
 
+# Of headers; each takes a microsecond or two.
+VALUES_A_TEXT: Final = 64
+
+_written: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":")
+).encode
 _NUMBERS: Final = {"delivery_mode": 255, "priority": 255, "timestamp": 2**64 - 1}
 _NAMES: Final = tuple(each.name for each in fields(Properties))
 
 
-def shown_properties(properties: Properties) -> dict[str, Any]:
+def shown_properties(encoded: bytes) -> dict[str, Any]:
     """Return the properties that a message has."""
-    values = {name: getattr(properties, name) for name in _NAMES}
-    return {name: shown(value) for name, value in values.items() if value is not None}
+    return {name: shown_property(name, each) for name, each in split_properties(encoded).items()}
+
+
+def shown_property(name: str, encoded: bytes) -> Any:
+    """Return a property that stands alone; headers are read while they are written."""
+    if name == "headers":
+        return Written(_texts(unread_table(encoded)))
+    if name in _NUMBERS:
+        return int.from_bytes(encoded, "big")
+    return shown(encoded[1:])
+
+
+def _texts(container: Unread) -> Iterator[str]:
+    """Write a table or an array, VALUES_A_TEXT of its values at a time."""
+    keyed = container.keyed
+    opening, closing = "{}" if keyed else "[]"
+    before = opening
+    some: Any = {} if keyed else []
+    for key, value in container:
+        inner = isinstance(value, Unread)
+        if some and (inner or len(some) == VALUES_A_TEXT):
+            yield before + _written(some)[1:-1]
+            before = ","
+            some = {} if keyed else []
+        if isinstance(value, Unread):
+            yield before + (f"{_written(shown(key))}:" if keyed else "")
+            before = ","
+            yield from _texts(value)
+        elif keyed:
+            some[shown(key)] = shown(value)
+        else:
+            some.append(shown(value))
+    if some or before == opening:
+        yield before + _written(some)[1:-1]
+    yield closing
 
 
 def table_in(given: Any, name: str) -> dict[str, Value]:

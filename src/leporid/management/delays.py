@@ -18,7 +18,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from leporid.amqp.properties import decode_properties
+from leporid.amqp.properties import split_properties
 from leporid.broker.access.access import User
 from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME, Right
 from leporid.broker.access.remote_rights import decided
@@ -31,9 +31,8 @@ from leporid.broker.exchange.delays import (
 )
 from leporid.broker.stream.choices import choice_for
 from leporid.broker.vhost import VirtualHost
-from leporid.management import amqp_json
 from leporid.management.admission import taken
-from leporid.management.amqp_json import Body, shown_properties
+from leporid.management.amqp_json import Body, shown_properties, shown_property
 from leporid.management.browsing import chosen_in
 from leporid.management.filter_parameters import FILTER_PARAMETERS, check_filters, filters_in
 from leporid.management.listings import Written
@@ -283,7 +282,8 @@ def _counts(delays: DelayedMessages) -> dict[str, Any]:
 
 
 def _summary(message: DelayedMessage, with_headers: bool) -> dict[str, Any]:
-    properties = decode_properties(message.properties)
+    found = split_properties(message.properties)
+    message_id = found.get("message_id")
     shown = {
         "id": message.id,
         "due_ms": message.due_ms,
@@ -291,17 +291,18 @@ def _summary(message: DelayedMessage, with_headers: bool) -> dict[str, Any]:
         "exchange": message.exchange,
         "routing_key": message.routing_key,
         "body_bytes": message.body_bytes,
-        "message_id": amqp_json.shown(properties.message_id),
+        "message_id": None if message_id is None else shown_property("message_id", message_id),
     }
     if with_headers:
-        shown["headers"] = amqp_json.shown(properties.headers or {})
+        headers = found.get("headers")
+        shown["headers"] = {} if headers is None else shown_property("headers", headers)
     return shown
 
 
 def _shown(content: DelayedContent) -> dict[str, Any]:
     body = Body(content.body)
     return {
-        "properties": shown_properties(decode_properties(content.properties)),
+        "properties": shown_properties(content.properties),
         "body": Written(body.texts()),
         "body_encoding": Written(body.encoding()),
     }

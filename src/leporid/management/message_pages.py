@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from starlette.requests import Request
 from starlette.responses import Response
 
-from leporid.amqp.properties import decode_properties
 from leporid.engine.queue.browse import Browse
 from leporid.engine.tables.chosen import Chosen
 from leporid.limits.shares import NoSlot
@@ -306,7 +305,7 @@ def shown_message(message: Copied, *, as_text: bool) -> dict[str, Any]:
         "redelivered": redelivered,
         "exchange": shown(exchange),
         "routing_key": shown(key),
-        "properties": shown_properties(decode_properties(properties)),
+        "properties": shown_properties(properties),
         "payload": Written(body.texts()),
         "payload_encoding": Written(body.encoding()),
         "payload_bytes": size,

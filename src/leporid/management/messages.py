@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from leporid.amqp.methods import BasicAck, BasicNack
-from leporid.amqp.properties import decode_properties
 from leporid.limits.shares import NoSlot
 from leporid.management.acting import Acting, BodyTooLarge, Delivered
 from leporid.management.admission import taken
@@ -172,7 +171,7 @@ def _shown(message: Delivered, truncate: int | None, *, as_text: bool) -> dict[s
         "routing_key": shown(method.routing_key),
         "message_count": method.message_count,
         # An empty table of Erlang's is an empty list.
-        "properties": shown_properties(decode_properties(message.properties)) or [],
+        "properties": shown_properties(message.properties) or [],
         "payload": Written(body.texts()),
         "payload_encoding": Written(body.encoding()),
     }

@@ -309,6 +309,9 @@ async def test_samples_of_a_queue(world: World, client: httpx.AsyncClient):
     assert "rate" in published
     _, found = await asked(client, "GET", f"{path}&columns=messages_details.avg")
     assert found == {"messages_details": {"avg": 30.0}}
+    listed = path.replace("/q?", "?")
+    _, (found,) = await asked(client, "GET", f"{listed}&sort=messages_ready_details.samples")
+    assert found["messages_ready_details"]["samples"] == ready["samples"]
     # Whoever asks for one kind gets no other; a second apart is as fine as there is.
     _, found = await asked(client, "GET", f"{URL}/q?lengths_age=2&lengths_incr=1")
     assert len(found["messages_details"]["samples"]) == 3

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.management.clients import connected
 from tests.management.conftest import World
 from tests.management.queues import fill, queue_of
 
+from leporid.management.listings import texts_of
 from leporid.management.rates import CHURN, MESSAGES, TOTALS, Ages, Samples, rates_of
 
 
@@ -61,9 +64,8 @@ def test_samples_of_an_hour_and_a_day_are_further_apart(
 
     def history(age_s: int, every_s: int) -> list[dict[str, int]]:
         ages = Ages(age_s, every_s, 1_000_000)
-        found: list[dict[str, int]] = samples.stats(["messages"], ages)["messages_details"][
-            "samples"
-        ]
+        details = samples.stats(["messages"], ages)["messages_details"]
+        found: list[dict[str, int]] = json.loads("".join(texts_of(details)))["samples"]
         return found
 
     assert [each["sample"] for each in history(10, 5)] == [699, 694]
@@ -81,7 +83,11 @@ def test_memory_of_samples_is_bounded(clock: Clock, samples: Samples):
         samples.take()
         clock.now_s += 300
     ages = Ages(10**9, 1, 0)
-    assert len(samples.stats(["messages"], ages)["messages_details"]["samples"]) == 289
+    found = samples.stats(["messages", "ack"], ages)
+    texts = list(texts_of(found))
+    assert len(json.loads("".join(texts))["ack_details"]["samples"]) == 289
+    # One for each value, between which others have turns.
+    assert sum(each.startswith("[{") or ":[{" in each for each in texts) == 2
 
 
 class Thing:

@@ -25,7 +25,7 @@ from starlette.responses import Response
 from leporid.broker.access.permissions import Pattern, PatternError
 from leporid.management.admission import waited_for
 from leporid.management.conditions import Condition, ConditionError, conditions_in
-from leporid.management.listings import RUN, SLICE_SECONDS, draining
+from leporid.management.listings import RUN, SLICE_SECONDS, Written, draining
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ def sort_key(value: Any) -> tuple[int, Any]:
         return 2, len(value)
     if isinstance(value, str):
         return 4, value
-    return 3, len(value)
+    return 3, 0 if isinstance(value, Written) else len(value)
 
 
 class Slices:

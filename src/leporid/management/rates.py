@@ -10,10 +10,13 @@ Must not know HTTP. Invariant: a total is read, never reset, so that all who ask
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from leporid.management.listings import Written
 
 if TYPE_CHECKING:
     from leporid.broker.broker import Broker
@@ -249,6 +252,8 @@ def apart(samples: Sequence[Sample], ages: Ages, now_s: float) -> list[Sample]:
 def sampled_details(chosen: Sequence[Sample], at: int, now_s: float, now_ms: int) -> dict[str, Any]:
     """Return samples of one value as RabbitMQ writes them, with their average and its rate.
 
+    The samples of each value are made when they are written: an hour of all takes milliseconds.
+
     Args:
         chosen: what `apart` returned.
         at: the place of the value.
@@ -259,13 +264,18 @@ def sampled_details(chosen: Sequence[Sample], at: int, now_s: float, now_ms: int
         return {"samples": []}
     values = [each.values[at] for each in chosen]
     return {
-        "samples": [
-            {"sample": value, "timestamp": now_ms - int((now_s - each.at_s) * 1000)}
-            for each, value in zip(chosen, values, strict=True)
-        ],
+        "samples": Written(_texts(chosen, at, now_s, now_ms)),
         "avg": sum(values) / len(values),
         "avg_rate": _rate(chosen[-1], chosen[0], at),
     }
+
+
+def _texts(chosen: Sequence[Sample], at: int, now_s: float, now_ms: int) -> Iterator[str]:
+    samples = [
+        {"sample": each.values[at], "timestamp": now_ms - int((now_s - each.at_s) * 1000)}
+        for each in chosen
+    ]
+    yield json.dumps(samples, separators=(",", ":"))
 
 
 # ------------------------------------------------------------------ of one object

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pika
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtensionOID, NameOID
 from tests.server.certificates import (
     NAME,
     Files,
@@ -143,3 +148,44 @@ def test_a_certificate_is_of_nobody_if_the_users_of_the_broker_are_not_asked(fil
         with pytest.raises(pika.exceptions.AMQPConnectionError):
             connect(broker, context, Insisting())
         until(lambda: "unknown authentication mechanism" in broker.log_path.read_text())
+
+
+def odd(files: Files, name: bytes) -> KeyPair:
+    """Sign a certificate whose alternative name is these octets, which `cryptography` refuses."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer = serialization.load_pem_private_key(files.authority.private_key_pem.bytes(), None)
+    issuer = x509.load_pem_x509_certificate(files.authority.cert_pem.bytes()).subject
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "till")])
+    now = datetime.now(UTC)
+    general_name = b"\x82" + bytes((len(name),)) + name
+    made = (
+        x509.CertificateBuilder(issuer, subject, key.public_key(), 4711, now, now + timedelta(1))
+        .add_extension(
+            x509.UnrecognizedExtension(
+                ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
+                b"\x30" + bytes((len(general_name),)) + general_name,
+            ),
+            critical=False,
+        )
+        .sign(signer, hashes.SHA256())  # type: ignore[arg-type]
+    )
+    pair = KeyPair(files.folder / "odd.pem", files.folder / "odd.key")
+    pair.certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    pair.key.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return pair
+
+
+def test_a_certificate_with_a_name_that_is_no_text_closes_its_connection(broker, files):
+    with pytest.raises(pika.exceptions.AMQPError):
+        connect(broker, by(files, odd(files, b"till\xff")))
+    until(
+        lambda: "the client's certificate cannot be read: UnicodeDecodeError" in broker.log_tail()
+    )
+    assert "Traceback" not in broker.log_path.read_text()
+    connect(broker, by(files, files.issue("till", "till"))).close()

@@ -43,17 +43,34 @@ KINDS: Final[Mapping[str, str]] = {
 ESCAPED: Final = frozenset('"+,;<>\\')
 PRINTABLE: Final = range(32, 126)
 
+
+class UnreadableCertificate(OSError):
+    """A client's certificate that was verified, and that nobody can show; the text has no name."""
+
+    def __str__(self) -> str:
+        return f"tls: the client's certificate cannot be read: {self.args[0]}"
+
+
 _Names = Iterable[Iterable[tuple[str, str]]]
 
 
 def encryption_of(tls: ssl.SSLObject) -> Encryption:
-    """Return what a handshake that has ended has agreed on; some 10 microseconds."""
+    """Return what a handshake that has ended has agreed on; some 10 microseconds.
+
+    Raises:
+        UnreadableCertificate: the client's certificate has names, or times, that are none.
+    """
     suite = tls.cipher()
-    shown: Any = tls.getpeercert()  # empty if it was not verified, None if there is none
+    try:
+        shown: Any = tls.getpeercert()  # empty if it was not verified, None if there is none
+        certificate = certificate_of(shown) if shown else None
+    except (ValueError, OverflowError) as error:
+        # Of names, only their types are checked by OpenSSL. The text may have some of one.
+        raise UnreadableCertificate(type(error).__name__) from None
     return Encryption.of(
         tls.version() or "",
         "" if suite is None else suite[0],
-        certificate_of(shown) if shown else None,
+        certificate,
     )
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from leporid.broker.connection.transport import CertificateLogin, Encryption
-from leporid.server.peer_certificates import encryption_of
+from leporid.server.peer_certificates import UnreadableCertificate, encryption_of
 from leporid.server.proxy_protocol import ProxiedSocket, ProxyError
 from leporid.server.settings import (
     Choice,
@@ -325,7 +325,7 @@ def _spoken(begun: bytes) -> str:
 
 def reason_to_log(error: OSError) -> str:
     """Say why a peer broke the rules below AMQP and HTTP, but nothing that it sent; "" if not."""
-    if isinstance(error, ProxyError | NoTls):
+    if isinstance(error, ProxyError | NoTls | UnreadableCertificate):
         return str(error)
     if not isinstance(error, ssl.SSLError):
         return ""

@@ -9,6 +9,7 @@ from tests.engine.session_fake import Peer
 
 from leporid.amqp.properties import decode_properties
 from leporid.amqp.values import type_name
+from leporid.engine.bounds.accounts import Account
 
 
 @pytest.mark.parametrize("frame_max", [4096, 8192, 131072])
@@ -139,3 +140,100 @@ def test_what_is_stored_is_not_changed(queue, peer, dead_letters):
     peer.get(queue, no_ack=False)
     peer.feed(frames.nack(1, 1))
     assert dead_letters.found == [("delivery_limit", "", "q", raw, b"x")]
+
+
+# ------------------------------------------------------------- who pays for what is not read
+
+
+def of_user(engine, user):
+    peer = Peer(engine)
+    peer.connection.account.move(user)
+    return peer
+
+
+def test_output_is_charged_until_it_is_sent(engine, queue, peer):
+    user = Account("user 'u'", 10**6)
+    reader = of_user(engine, user)
+    peer.feed(publish(1, "q", bytes(10_000)) * 5)
+    reader.channel.consume(queue, "c", True, 0, 0)
+    engine.run()
+    pending = reader.connection.output.pending_bytes
+    assert pending > 50_000
+    assert user.bytes >= pending
+    assert len(reader.take()) == pending
+    assert user.bytes == 0
+
+
+def test_who_keeps_too_much_in_outputs_gets_little_at_a_time_and_all_in_the_end(
+    engine, queue, peer
+):
+    user = Account("user 'u'", 100_000)
+    never = of_user(engine, user)
+    peer.feed(publish(1, "q", bytes(10_000)) * 200)
+    never.channel.consume(queue, "c", True, 0, 0)
+    engine.run()
+    held = never.connection.output.pending_bytes
+    assert user.bytes > 100_000
+    readers = [of_user(engine, user) for _ in range(5)]
+    for each in readers:
+        each.channel.consume(queue, "c", True, 0, 0)
+    engine.run()
+    assert never.connection.output.pending_bytes == held
+    kept = [each.connection.output for each in readers]
+    assert all(0 < each.pending_bytes < 15_000 for each in kept)
+    assert all(each.memory_bytes < 20_000 for each in kept)
+    # Others are not concerned, and readers that read get everything.
+    other = of_user(engine, Account("user 'o'", 10**6))
+    other.channel.consume(queue, "c", True, 0, 0)
+    while queue.ready_count:
+        engine.run()
+        taken = [each.take() for each in (*readers, other)]
+        assert any(taken)
+
+
+def test_who_keeps_too_much_and_reads_no_answers_is_not_read(engine, peer):
+    user = Account("user 'u'", 50_000)
+    asking = of_user(engine, user)
+    user.add(60_000)
+    assert asking.connection.reading
+    for _ in range(3):
+        asking.connection.send(1, bytes(2000))
+    assert not asking.connection.reading
+    asking.take()
+    assert asking.connection.reading
+    for _ in range(3):
+        peer.connection.send(1, bytes(2000))
+    assert peer.connection.reading
+
+
+def test_what_the_output_of_a_closed_account_gives_back_counts_nowhere(engine):
+    user = Account("user 'u'", 50_000)
+    leaving = of_user(engine, user)
+    leaving.connection.send(1, bytes(2000))
+    leaving.connection.account.close()
+    assert user.bytes == 0
+    leaving.connection.send(1, bytes(2000))
+    leaving.take()
+    assert user.bytes == 0
+
+
+@pytest.mark.parametrize("beginning", [b"", publish(1, "q", bytes(20_000))])
+def test_frames_that_do_not_end_are_charged_and_refused_beyond_the_users_share(
+    engine, queue, beginning
+):
+    user = Account("user 'u'", 100_000)
+    frame = publish(1, "q", bytes(60_000))
+    first, second = (of_user(engine, user) for _ in range(2))
+    for each in (first, second):
+        each.queues["q"] = queue
+    first.feed(beginning + frame[:-1])
+    assert user.bytes >= 60_000
+    kept = user.bytes
+    second.feed(beginning + frame[:-1])
+    assert second.faults == [(0, 506)]
+    assert "user 'u' keeps" in second.session.faults[0][1].text
+    assert user.bytes == kept
+    first.feed(frame[-1:])
+    assert not first.faults
+    assert queue.ready_count == 1 + 2 * bool(beginning)
+    assert user.bytes == 0

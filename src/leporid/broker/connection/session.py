@@ -158,7 +158,7 @@ class ConnectionState:
         """
         self.broker = broker
         self.connection = connection
-        self.account = connection.account = broker.memory.connection()
+        self.account = connection.account = connection.output.account = broker.memory.connection()
         connection.party = broker.party("address", address)
         self.peer_is_loopback = peer_is_loopback
         self.address = address

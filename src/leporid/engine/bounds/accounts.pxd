@@ -9,6 +9,7 @@ cdef class Account:
     cdef public uint64_t limit
     cdef public bint full               # of the broker's: it may keep nothing more
     cdef readonly Account parent
+    cdef bint closed                # nothing is counted any more
     cpdef Account over(self, uint64_t size)
     cpdef Account refusing(self, uint64_t size)
     cpdef Account charge(self, uint64_t size)

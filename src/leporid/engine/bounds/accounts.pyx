@@ -55,7 +55,7 @@ cdef class Account:
 
     cpdef int add(self, uint64_t size) except -1:
         """Count bytes that are there anyway, such as definitions that a restart finds."""
-        cdef Account account = self
+        cdef Account account = None if self.closed else self
         while account is not None:
             account.bytes += size
             account = account.parent
@@ -64,6 +64,8 @@ cdef class Account:
     cpdef int release(self, uint64_t size) except -1:
         """These bytes are kept no more."""
         cdef Account account = self
+        if self.closed:
+            return 0
         if size > self.bytes:
             raise ValueError(f"{self.title} keeps {self.bytes} bytes and cannot release {size}")
         while account is not None:
@@ -82,6 +84,7 @@ cdef class Account:
         """Whose it is has gone, with all that was kept: nothing is counted any more."""
         self.release(self.bytes)
         self.parent = None
+        self.closed = True
 
     def text(self, uint64_t size):
         """Say why so many more bytes are refused, with the limit's value."""

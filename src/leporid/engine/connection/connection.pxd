@@ -58,6 +58,7 @@ cdef class Connection:
     cdef int resume_input(self) except -1
     cdef int release(self) except -1
     cdef int keep_rest(self, const uint8_t *p, size_t n) except -1
+    cdef int drop_rest(self) except -1
     cdef int handle(self, uint8_t *p, size_t n) except -1
     cdef bint scan(self, uint8_t *p, size_t n) except -1
     cdef int lose_track(self, size_t n) except -1

@@ -23,7 +23,7 @@ from leporid.engine.connection.channel cimport (
     SETTLE_ACK, SETTLE_DROP, SETTLE_FAIL, SETTLE_REQUEUE, Channel,
 )
 from leporid.engine.connection.connections cimport Connections
-from leporid.engine.connection.output cimport OUTPUT_LOW_BYTES, Output, pending
+from leporid.engine.connection.output cimport OUTPUT_LOW_BYTES, Output, is_above, pending
 from leporid.engine.wire.codec cimport load16, load32, load64
 
 from functools import partial
@@ -69,9 +69,9 @@ cdef class Connection:
     def __cinit__(self, Connections connections not None, session=None):
         self.connections = connections
         self.logs = connections.logs
+        self.account = Account("the connection")
         self.output = Output(connections, self)
         self.session = session
-        self.account = Account("the connection")
         self.channels = {}
         self.held_frames = []
         self.user_id = b""
@@ -94,7 +94,7 @@ cdef class Connection:
             return False
         if self.awaits_eof:
             return pending(self.output) < OUTPUT_STOP_CLOSED_BYTES
-        return pending(self.output) < OUTPUT_STOP_BYTES
+        return not is_above(self.output, OUTPUT_STOP_BYTES - 1)
 
     def read_view(self):
         """Where to read to, at most one turn's bytes; `received` must be called next."""
@@ -106,9 +106,7 @@ cdef class Connection:
         self.lead = self.rest_len
         if self.rest_len:
             memcpy(self.connections.inbox, self.rest, self.rest_len)
-            free(self.rest)
-            self.rest = NULL
-            self.rest_len = 0
+            self.drop_rest()
         turn = min(turn, self.connections.inbox_bytes - self.lead)
         return PyMemoryView_FromMemory(
             <char *> self.connections.inbox + self.lead, turn, PyBUF_WRITE)
@@ -145,12 +143,29 @@ cdef class Connection:
             done += part
 
     cdef int keep_rest(self, const uint8_t *p, size_t n) except -1:
-        if n:
-            self.rest = <uint8_t *> malloc(n)
-            if self.rest == NULL:
-                raise MemoryError("no memory for a connection's input")
-            memcpy(self.rest, p, n)
+        """Keep what is not handled, unless its user keeps too much already: each frame that has
+        not come as a whole may have 128 KiB."""
+        cdef Account user = self.account.parent
+        if not n:
+            return 0
+        if (user is not None and not self.received_max and user.over(n) is user
+                and not (self.held or self.jobs or self.paused or self.blocked or self.closing)):
+            self.broken = True
+            self.session.on_fault(0, ResourceError(f"unfinished frames: {user.text(n)}"))
+            return 0
+        self.rest = <uint8_t *> malloc(n)
+        if self.rest == NULL:
+            raise MemoryError("no memory for a connection's input")
+        memcpy(self.rest, p, n)
         self.rest_len = n
+        self.account.add(n)
+        return 0
+
+    cdef int drop_rest(self) except -1:
+        free(self.rest)
+        self.rest = NULL
+        self.account.release(self.rest_len)
+        self.rest_len = 0
         return 0
 
     cdef int handle(self, uint8_t *p, size_t n) except -1:
@@ -208,7 +223,7 @@ cdef class Connection:
                 return True
             if spend(clock, 1):
                 return self.pause()
-            if pending(output) > OUTPUT_STOP_BYTES:
+            if is_above(output, OUTPUT_STOP_BYTES):
                 self.paused = True
                 return True
             frame = p + self.at
@@ -558,9 +573,7 @@ cdef class Connection:
         cdef size_t lead = self.rest_len
         if lead:
             memcpy(self.connections.inbox, self.rest, lead)
-            free(self.rest)
-            self.rest = NULL
-            self.rest_len = 0
+            self.drop_rest()
         if lead or self.unrouted is not None:
             self.handle(self.connections.inbox, lead)
         return 0
@@ -713,9 +726,7 @@ cdef class Connection:
         self.connections.clock.begin_slice(None)
         self.held_frames = []
         self.output.end()
-        free(self.rest)
-        self.rest = NULL
-        self.rest_len = 0
+        self.drop_rest()
 
 
 def _settled(Connection connection, int how, error):

@@ -10,7 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.connection.large_body cimport BODY_COPIED_MAX
-from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES, pending
+from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES, is_above
 from leporid.engine.connection.tracing cimport trace_delivered
 from leporid.engine.log.logs cimport record_at, segment_of
 from leporid.engine.queue.index cimport DELIVERIES_MAX, Slot
@@ -25,7 +25,7 @@ cdef bint has_room(Consumer consumer) except -1:
     """Whether its channel is open, and its connection and its own prefetch let it take."""
     if consumer.channel.closed:
         return False
-    if pending(consumer.channel.out) > OUTPUT_HIGH_BYTES:
+    if is_above(consumer.channel.out, OUTPUT_HIGH_BYTES):
         consumer.channel.out.stalled[consumer] = None
         return False
     return not consumer.prefetch or consumer.unacked_count < consumer.prefetch

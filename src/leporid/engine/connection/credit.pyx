@@ -17,7 +17,7 @@ from libc.stdint cimport uint32_t
 from leporid.engine.bounds.clock cimport Clock, spend
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.connection.consumer cimport Consumer
-from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES, Output, pending
+from leporid.engine.connection.output cimport OUTPUT_HIGH_BYTES, Output, is_above
 from leporid.engine.connection.unacked cimport UnackedDeliveries
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.takers cimport Level, Taker, Takers, leave_ring
@@ -168,7 +168,7 @@ cdef class Credit(SharedCredit):
         self.pending = False
         while self.waiting.levels and self.available():
             found = <WaitingQueue> (<Level> self.waiting.levels[0]).head
-            if pending(out) > OUTPUT_HIGH_BYTES:
+            if is_above(out, OUTPUT_HIGH_BYTES):
                 out.stalled[found] = None
                 break
             leave_ring(found)
@@ -221,7 +221,7 @@ cdef class WaitingConsumers(Taker):
         cdef Taker first
         if not self.members.levels:
             return False
-        if pending(out) > OUTPUT_HIGH_BYTES:
+        if is_above(out, OUTPUT_HIGH_BYTES):
             out.stalled[self] = None
             return False
         leave_ring(self)

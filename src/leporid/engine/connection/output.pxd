@@ -1,7 +1,8 @@
 """Bytes that wait to be sent to one peer."""
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from leporid.engine.bounds.accounts cimport Account
 from leporid.engine.connection.connections cimport Connections
 from leporid.engine.connection.large_body cimport LargeBody
 from leporid.engine.wire.record cimport Message, Record
@@ -10,10 +11,13 @@ cdef enum:
     OUTPUT_HIGH_BYTES = 192 * 1024
     OUTPUT_LOW_BYTES = 64 * 1024
     OUTPUT_USUAL_BYTES = 256 * 1024
+    # Of a user whose connections keep too much, each may have so many bytes that are not sent.
+    OUTPUT_SHORT_BYTES = 4096
 
 cdef class Output:
     cdef Connections connections
     cdef object owner               # the connection
+    cdef public Account account     # which its buffers are charged to
     cdef uint8_t *out
     cdef size_t out_start, out_end, out_capacity
     cdef list large                 # LargeBody, in order; None: there is none
@@ -28,9 +32,10 @@ cdef class Output:
     cdef dict stalled               # consumers that wait for this output to drain, each once
     cdef public uint64_t last_sent_ms
     cdef int touch(self) except -1
+    cdef int count(self, int64_t size) except -1
     cdef int sent(self, size_t count) except -1
     cdef size_t sent_large(self, size_t count) except? 0
-    cdef int free_out(self) noexcept
+    cdef int free_out(self) except -1
     cdef int shrink(self) except -1
     cdef int resume_stalled(self) except -1
     cdef int end(self) except -1
@@ -65,3 +70,9 @@ cdef class Output:
 cdef inline size_t pending(Output out) noexcept:
     """Bytes not sent yet."""
     return out.out_end - out.out_start + out.large_bytes
+
+
+cdef inline bint is_above(Output out, size_t limit) except -1:
+    """Whether more bytes are not sent than a limit, or than a user who keeps too much may have."""
+    cdef size_t size = pending(out)
+    return size > limit or (size > OUTPUT_SHORT_BYTES and out.account.over(0) is not None)

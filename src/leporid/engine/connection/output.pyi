@@ -1,6 +1,7 @@
 # ruff: noqa: PYI021 - what a name is for should be seen where it is looked up
 """Types of output.pyx."""
 
+from leporid.engine.bounds.accounts import Account
 from leporid.engine.connection.connections import Connections
 
 class Output:
@@ -8,6 +9,8 @@ class Output:
 
     frame_max: int
     """The largest frame, its header and end included."""
+    account: Account
+    """What its buffers are charged to."""
     last_sent_ms: int
     """When bytes were last sent to the peer."""
 

@@ -6,7 +6,7 @@ out_end) are complete frames, of which the first may be partly sent; large bodie
 them, and each is sent after `before` of these bytes, counted from the large body in front of it.
 """
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -63,6 +63,7 @@ cdef class Output:
     def __cinit__(self, Connections connections not None, owner not None):
         self.connections = connections
         self.owner = owner
+        self.account = owner.account
         self.frame_max = FRAME_MAX_UNTUNED
         self.stalled = {}
 
@@ -87,6 +88,15 @@ cdef class Output:
             self.connections.touched.append(self.owner)
         return 0
 
+    cdef int count(self, int64_t size) except -1:
+        """Its buffers have so many bytes more, or fewer."""
+        self.connections.output_bytes += size
+        if size > 0:
+            self.account.add(size)
+        elif size:
+            self.account.release(-size)
+        return 0
+
     cdef uint8_t *room(self, size_t size) except NULL:
         """Room for `size` bytes at the end; the caller fills them and moves `out_end`."""
         cdef size_t kept, capacity
@@ -96,7 +106,8 @@ cdef class Output:
         if self.out_end + size <= self.out_capacity:
             return self.out + self.out_end
         kept = self.out_end - self.out_start
-        if self.out == NULL and size <= OUTPUT_USUAL_BYTES:
+        if (self.out == NULL and size <= OUTPUT_USUAL_BYTES
+                and self.account.over(OUTPUT_USUAL_BYTES) is None):
             if self.connections.spare_output_count:
                 self.connections.spare_output_count -= 1
                 self.out = <uint8_t *> (
@@ -106,7 +117,7 @@ cdef class Output:
             if self.out == NULL:
                 raise MemoryError("no memory for a connection's output")
             self.out_capacity = OUTPUT_USUAL_BYTES
-            self.connections.output_bytes += OUTPUT_USUAL_BYTES
+            self.count(OUTPUT_USUAL_BYTES)
             return self.out
         if self.out_start:
             memmove(self.out, self.out + self.out_start, kept)
@@ -116,7 +127,7 @@ cdef class Output:
             grown = realloc(self.out, capacity)
             if grown == NULL:
                 raise MemoryError("no memory for a connection's output")
-            self.connections.output_bytes += capacity - self.out_capacity
+            self.count(<int64_t> capacity - <int64_t> self.out_capacity)
             self.out = <uint8_t *> grown
             self.out_capacity = capacity
         return self.out + self.out_end
@@ -174,10 +185,10 @@ cdef class Output:
                     self.large = None
         return buffered + count
 
-    cdef int free_out(self) noexcept:
+    cdef int free_out(self) except -1:
         """All was sent: give the buffer to whoever needs one next, or back."""
         self.out_start = self.out_end = 0
-        self.connections.output_bytes -= self.out_capacity
+        self.count(-<int64_t> self.out_capacity)
         if (self.out_capacity == OUTPUT_USUAL_BYTES
                 and self.connections.spare_output_count < SPARE_OUTPUTS_MAX):
             self.connections.spare_outputs[self.connections.spare_output_count] = self.out
@@ -198,7 +209,7 @@ cdef class Output:
         self.out_start, self.out_end = 0, kept
         smaller = realloc(self.out, OUTPUT_USUAL_BYTES)
         if smaller != NULL:
-            self.connections.output_bytes -= self.out_capacity - OUTPUT_USUAL_BYTES
+            self.count(OUTPUT_USUAL_BYTES - <int64_t> self.out_capacity)
             self.out = <uint8_t *> smaller
             self.out_capacity = OUTPUT_USUAL_BYTES
         return 0
@@ -219,7 +230,7 @@ cdef class Output:
         collection would free them.
         """
         self.owner = None
-        self.connections.output_bytes -= self.out_capacity + self.scratch_len
+        self.count(-<int64_t> (self.out_capacity + self.scratch_len))
         free(self.out)
         free(self.scratch)
         self.out = self.scratch = NULL
@@ -335,7 +346,7 @@ cdef class Output:
         cdef void *grown = realloc(self.scratch, 2 * size)
         if grown == NULL:
             raise MemoryError("no memory for the headers of a delivery")
-        self.connections.output_bytes += 2 * size - self.scratch_len
+        self.count(2 * <int64_t> size - <int64_t> self.scratch_len)
         self.scratch = <uint8_t *> grown
         self.scratch_len = 2 * size
         return 0

@@ -167,7 +167,7 @@ def test_output_is_charged_until_it_is_sent(engine, queue, peer):
 def test_who_keeps_too_much_in_outputs_gets_little_at_a_time_and_all_in_the_end(
     engine, queue, peer
 ):
-    user = Account("user 'u'", 100_000)
+    user = Account("user 'u'", 400_000)
     never = of_user(engine, user)
     peer.feed(publish(1, "q", bytes(10_000)) * 200)
     never.channel.consume(queue, "c", True, 0, 0)

@@ -20,6 +20,7 @@ cdef class Output:
     cdef public Account account     # which its buffers are charged to
     cdef uint8_t *out
     cdef size_t out_start, out_end, out_capacity
+    cdef bint short                 # there was no room in the account for a usual buffer
     cdef list large                 # LargeBody, in order; None: there is none
     cdef size_t large_bytes         # of their frames, not sent yet
     # What has the body of the next content if that is large: its segment, or bytes that begin with
@@ -72,7 +73,7 @@ cdef inline size_t pending(Output out) noexcept:
     return out.out_end - out.out_start + out.large_bytes
 
 
-cdef inline bint is_above(Output out, size_t limit) except -1:
+cdef inline bint is_above(Output out, size_t limit) noexcept:
     """Whether more bytes are not sent than a limit, or than a user who keeps too much may have."""
     cdef size_t size = pending(out)
-    return size > limit or (size > OUTPUT_SHORT_BYTES and out.account.over(0) is not None)
+    return size > limit or (out.short and size > OUTPUT_SHORT_BYTES)

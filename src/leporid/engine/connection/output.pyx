@@ -106,8 +106,9 @@ cdef class Output:
         if self.out_end + size <= self.out_capacity:
             return self.out + self.out_end
         kept = self.out_end - self.out_start
-        if (self.out == NULL and size <= OUTPUT_USUAL_BYTES
-                and self.account.over(OUTPUT_USUAL_BYTES) is None):
+        if self.out == NULL:
+            self.short = self.account.over(OUTPUT_USUAL_BYTES) is not None
+        if self.out == NULL and size <= OUTPUT_USUAL_BYTES and not self.short:
             if self.connections.spare_output_count:
                 self.connections.spare_output_count -= 1
                 self.out = <uint8_t *> (

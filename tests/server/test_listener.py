@@ -76,6 +76,8 @@ async def test_who_does_not_introduce_himself_in_time_is_ended(
     stack.listener.look()
     assert len(stack.turns.links) == 4
     await dripping.write(PROTOCOL_HEADER[3:5])
+    # What is not read when a socket is closed becomes a reset.
+    await stack.until(lambda: stack.link_of(dripping).connection.received_bytes == 5)
     clock.move(0.001)
     for client in (silent, greeted, dripping):
         await client.ends()

@@ -54,7 +54,12 @@ APPLY_TO: Final = tuple(_QUEUES)
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One policy; `make_policy` checks what comes from outside."""
+    """One policy; `make_policy` checks what comes from outside.
+
+    Attributes:
+        compiled: its pattern, which takes 20 microseconds: a thousand of them are asked one by one
+            if they cannot be compiled as one.
+    """
 
     name: str
     pattern: str
@@ -62,6 +67,10 @@ class Policy:
     priority: int = 0
     apply_to: str = "all"
     operator: bool = False
+    compiled: Pattern = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "compiled", _compile(self.pattern))
 
     def concerns_queues(self, kind: QueueType) -> bool:
         """Say whether it may govern queues of that type, if their names match."""
@@ -151,7 +160,8 @@ class Policies:
     def configure(self, configured: Iterable[Policy]) -> None:
         """Have other policies of the configuration file, in place of those that there were."""
         self._configured = {(each.operator, each.name): each for each in configured}
-        self._forget()
+        self._pairs.clear()
+        self._kinds.clear()
 
     def __iter__(self) -> Iterator[Policy]:
         """Go through those that are in force."""
@@ -177,12 +187,12 @@ class Policies:
     def put(self, policy: Policy) -> None:
         """Add a policy, or replace the one of its name and kind."""
         self._recorded[policy.operator, policy.name] = policy
-        self._forget()
+        self._forget(operator=policy.operator)
 
     def drop(self, name: str, *, operator: bool) -> None:
         """Forget a policy that is there."""
         del self._recorded[operator, name]
-        self._forget()
+        self._forget(operator=operator)
 
     def changed(self, name: str, *, operator: bool, policy: Policy | None) -> Policies:
         """Return what these would be with one recorded policy set; None: dropped."""
@@ -193,9 +203,9 @@ class Policies:
             found.put(policy)
         return found
 
-    def _forget(self) -> None:
+    def _forget(self, *, operator: bool) -> None:
         self._pairs.clear()
-        self._kinds.clear()
+        self._kinds.pop(operator, None)
 
     def of_queue(self, name: str, kind: QueueType) -> Governed:
         """Return what governs a queue."""
@@ -219,11 +229,8 @@ class Policies:
 
     def _matching(self, name: str) -> tuple[list[Policy], list[Policy]]:
         """Return policies, and operator policies, that match; the one that counts most first."""
-        if not self._kinds:
-            self._kinds = {
-                operator: _Kind([each for each in self if each.operator == operator])
-                for operator in (False, True)
-            }
+        for operator in {False, True} - self._kinds.keys():
+            self._kinds[operator] = _Kind([each for each in self if each.operator == operator])
         return self._kinds[False].matching(name), self._kinds[True].matching(name)
 
     def _pair(self, own: Policy | None, operators: Policy | None) -> Governed:
@@ -244,7 +251,6 @@ class _Kind:
         # RabbitMQ leaves open which of several with one priority counts; here it is the first by
         # name, so that it is the same one after every restart.
         self._policies = sorted(policies, key=lambda each: (-each.priority, each.name))
-        self._patterns = [_compile(each.pattern) for each in self._policies]
         self._set = _set_of([each.pattern for each in self._policies])
 
     def matching(self, name: str) -> list[Policy]:
@@ -254,11 +260,7 @@ class _Kind:
         # The last pattern matches everything: without it, RE2 had no memory for so many at once.
         if len(self._policies) in found:
             return [self._policies[at] for at in sorted(found)[:-1]]
-        return [
-            policy
-            for policy, pattern in zip(self._policies, self._patterns, strict=True)
-            if pattern.matches(name)
-        ]
+        return [policy for policy in self._policies if policy.compiled.matches(name)]
 
 
 def _compile(pattern: str) -> Pattern:

@@ -143,7 +143,10 @@ async def test_operator_policies_know_fewer_keys(client: httpx.AsyncClient):
         (b"[]", "not_json"),
         (b"[" * 9_000, "not_json"),
         (b"\xff", "not_json"),
-        (b'{"pattern":"","definition":{"expires":' + b"[" * 900 + b"]" * 900 + b"}}", "not_json"),
+        (
+            b'{"pattern":"","definition":{"expires":' + b"[" * 900 + b"]" * 900 + b"}}",
+            "Validation failed\n\n[[[[[[[[…]]]]]]]] is not a valid queue expiry\n",
+        ),
     ],
 )
 async def test_what_is_no_body(client: httpx.AsyncClient, body: bytes, reason: str):

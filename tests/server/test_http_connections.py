@@ -519,8 +519,11 @@ async def test_a_head_that_is_beyond_a_limit_is_not_parsed(
 CHUNKED = b"POST /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-@pytest.mark.parametrize("chunks", [b"", b"3\r\n0\r\n\r\n", b"1\r\na\r\n2;b=c\r\nde\r\n"])
-@pytest.mark.parametrize("piece_bytes", [10**6, 7, 1])
+@pytest.mark.parametrize(
+    "chunks",
+    [b"", b"3\r\n0\r\n\r\n", b"1\r\na\r\n2;b=c\r\nde\r\n", b"2\r\n0\n\r\n6;0\r\n\n00\n\r\n\r\n"],
+)
+@pytest.mark.parametrize("piece_bytes", [10**6, 7, 3, 1])
 async def test_what_follows_a_body_in_chunks_is_counted_as_a_head_is(
     client: Client,
     refusals: Refusals,

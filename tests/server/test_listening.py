@@ -14,9 +14,10 @@ import pytest
 
 from leporid.server import listening
 from leporid.server.addresses import bind
-from leporid.server.listening import LINES, Listening, lines_of
+from leporid.server.listening import LINE_BITS_MAX, ListeningSockets, lines_of
 
 MANY = "127.0.0.1"
+LINES = 1 << LINE_BITS_MAX
 OTHERS = [f"127.0.1.{number}" for number in range(1, 17)]
 
 RETURN_0 = struct.pack("=HBBI", 0x06, 0, 0, 0)
@@ -117,7 +118,7 @@ async def test_who_comes_behind_hundreds_of_one_address_does_not_wait_for_them(b
         peer.close()
         accepted.append(address[0])
 
-    found = Listening([bound], take, "a peer")
+    found = ListeningSockets([bound], take, "a peer")
     found.start()
     for _ in range(300):
         connect(MANY)
@@ -125,13 +126,15 @@ async def test_who_comes_behind_hundreds_of_one_address_does_not_wait_for_them(b
         connect(address)
     await until(lambda: len(accepted) == 300 + len(OTHERS))
     found.stop()
-    before = accepted[: (1 + len(OTHERS)) * 2]
-    # All but those that happen to stand in the same line.
-    assert len(set(before) - {MANY}) >= 4
+    # Who stands in another line waits for one of each line before it, whoever is in front there.
+    others = [at for at, address in enumerate(accepted) if address != MANY]
+    assert sum(at < (1 + len(OTHERS)) * 2 for at in others) >= 4
+    turns = accepted[: others[0] + 2 * len(OTHERS)]
+    assert turns.count(MANY) >= 2
 
 
 async def test_nobody_else_has_the_port(bound):
-    found = Listening([bound], lambda *_: None, "a peer")
+    found = ListeningSockets([bound], lambda *_: None, "a peer")
     found.start()
     port = bound.getsockname()[1]
     with pytest.raises(OSError, match="Address already in use"):
@@ -143,11 +146,15 @@ async def test_nobody_else_has_the_port(bound):
 async def test_where_the_system_cannot_choose_all_stand_in_one_line(bound, connect, monkeypatch):
     monkeypatch.setattr(listening, "SO_ATTACH_REUSEPORT_CBPF", -1)
     accepted: list[socket.socket] = []
-    found = Listening([bound], lambda peer, *_: accepted.append(peer), "a peer")
+    found = ListeningSockets([bound], lambda peer, *_: accepted.append(peer), "a peer")
     found.start()
     for address in OTHERS:
         connect(address)
     await until(lambda: len(accepted) == len(OTHERS))
+    other = socket.socket()
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    with other, pytest.raises(OSError, match="Address already in use"):
+        other.bind(bound.getsockname())
     found.stop()
     for each in accepted:
         each.close()
@@ -158,7 +165,7 @@ async def test_accepting_goes_on_when_there_are_descriptors_again(
 ):
     monkeypatch.setattr(listening, "ACCEPT_PAUSE_S", 0.01)
     accepted: list[socket.socket] = []
-    found = Listening([bound], lambda peer, *_: accepted.append(peer), "a peer")
+    found = ListeningSockets([bound], lambda peer, *_: accepted.append(peer), "a peer")
     found.start()
     connect(MANY)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -179,7 +186,7 @@ async def test_accepting_goes_on_when_there_are_descriptors_again(
 
 
 async def test_who_comes_after_the_stop_is_refused(bound, connect):
-    found = Listening([bound], lambda *_: None, "a peer")
+    found = ListeningSockets([bound], lambda *_: None, "a peer")
     found.start()
     found.stop()
     found.stop()

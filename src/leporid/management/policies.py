@@ -106,10 +106,6 @@ class PolicyRoutes:
             )
         except PolicyError as error:
             raise bad_request(f"Validation failed\n\n{error}\n") from None
-        except RecursionError:
-            raise bad_request(
-                "not_json"
-            ) from None  # it is, but too deep to be told what is wrong with it
         try:
             governor = vhost.governor
             if flag_of(request, "dry_run"):

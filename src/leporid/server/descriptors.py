@@ -19,8 +19,10 @@ from leporid.storage.streams import OPEN_MAX
 # streams, the definitions, the sockets that listen, HTTP's connections and who waits to be one.
 # Without one the log cannot go on, and the broker stops.
 DESCRIPTORS_KEPT: Final = 1184
-# Of these, the sockets of six ports on one address (`server.listening`).
+# Of these, those that listen beside the bound ones (`server.listening`): of AMQP, of HTTP and of
+# the port for metrics. Where descriptors are few, there are none.
 DESCRIPTORS_LISTENING: Final = 96
+LISTENING_PROTOCOLS: Final = 3
 # Of these, the files of the log and the definitions, and what is open for a moment only.
 DESCRIPTORS_OF_FILES: Final = 64
 # An HTTP connection, and who waits to be one on each of the two ports.
@@ -70,6 +72,17 @@ def http_connections_max(most: int) -> int:
     """How many HTTP connections there is room for, and for as many who wait on each port."""
     if most == resource.RLIM_INFINITY:
         return DESCRIPTORS_KEPT
-    kept = min(DESCRIPTORS_KEPT, most // 2) - stream_files_max(most)
-    kept -= DESCRIPTORS_LISTENING + DESCRIPTORS_OF_FILES
+    kept = min(DESCRIPTORS_KEPT, most // 2) - stream_files_max(most) - DESCRIPTORS_OF_FILES
+    if not are_few(most):
+        kept -= DESCRIPTORS_LISTENING
     return max(1, kept // PLACES_OF_HTTP)
+
+
+def lines_max(bound: int, most: int) -> int:
+    """How many sockets may listen for each of those that are bound for one protocol."""
+    return 1 if are_few(most) else max(1, DESCRIPTORS_LISTENING // LISTENING_PROTOCOLS // bound)
+
+
+def are_few(most: int) -> bool:
+    """Whether less is kept than usually."""
+    return most != resource.RLIM_INFINITY and most // 2 < DESCRIPTORS_KEPT

@@ -29,13 +29,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import h11
+from h11._readers import ChunkedReader
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from leporid.limits.refusals import Refusals
 from leporid.limits.shares import address_key
 from leporid.management.hosts import PROXIED
 from leporid.management.paths import VISIT
-from leporid.server.listening import Address, Listening
+from leporid.server.listening import Address, ListeningSockets
 from leporid.server.proxy_protocol import Proxied
 from leporid.server.stream_transport import Rounds, StreamTransport
 from leporid.server.tls import Certificates, stream_over
@@ -289,6 +290,26 @@ def excess_in(head: bytes, bytes_max: int) -> Excess | None:
     return None
 
 
+class _TooManyTrailers(h11.RemoteProtocolError):
+    """More follows the last chunk of a body than HEADERS_MAX headers."""
+
+
+class _BoundedChunks(ChunkedReader):
+    """h11's reader of a body in chunks, which counts what follows the last one before it parses it.
+
+    h11 calls it for each chunk, and again when the last one was read.
+    """
+
+    def __call__(self, buf: Any) -> Any:
+        """Return the next event, None if it has not come as a whole; see h11."""
+        if self._reading_trailer:
+            # The end of line before the first one was read, and stands there for that of the last.
+            trailers, *end = _END_OF_HEAD.split(b"\n" + bytes(buf), 1)
+            if trailers.count(b"\n") - (not end) > HEADERS_MAX:
+                raise _TooManyTrailers(_TOO_MANY_HEADERS.text)
+        return super().__call__(buf)
+
+
 class _Parser(h11.Connection):
     """h11's parser, which needs leave for each event.
 
@@ -303,8 +324,6 @@ class _Parser(h11.Connection):
     events_left = 0
     excess: Excess | None = None
     _unsent_head = b""
-    # Of a body in chunks: whether the size of one, or what follows the last one, comes next.
-    _at_chunk = _at_trailers = False
 
     def __init__(self, head_bytes_max: int) -> None:
         super().__init__(h11.SERVER, head_bytes_max)
@@ -331,21 +350,18 @@ class _Parser(h11.Connection):
         self.events_left -= 1
         if self.their_state is h11.IDLE:
             self._check_head()
-        elif self._at_chunk or self._at_trailers:
-            self._check_trailers()
         try:
             event = super().next_event()
         except h11.RemoteProtocolError as error:
             # h11 raises it from one of its methods, whose frame would keep it, and all of us.
             error.__traceback__ = None
+            if isinstance(error, _TooManyTrailers):
+                self.excess = _TOO_MANY_HEADERS
             raise
         if isinstance(event, h11.Request):
             check_framing(event)
-            self._at_chunk = any(name == b"transfer-encoding" for name, _ in event.headers)
-        elif isinstance(event, h11.Data):
-            self._at_chunk = bool(event.chunk_end)
-        elif isinstance(event, h11.EndOfMessage):
-            self._at_chunk = self._at_trailers = False
+            if isinstance(self._reader, ChunkedReader):
+                self._reader = _BoundedChunks()
         return event
 
     def _check_head(self) -> None:
@@ -353,19 +369,6 @@ class _Parser(h11.Connection):
         data, _ = self.trailing_data
         self.excess = excess_in(_END_OF_HEAD.split(data, 1)[0], self._head_bytes_max)
         if self.excess is not None:
-            raise h11.RemoteProtocolError(self.excess.text)
-
-    def _check_trailers(self) -> None:
-        """Count what follows the last chunk, which is parsed as headers are; raises likewise."""
-        data, _ = self.trailing_data
-        if not self._at_trailers:
-            # h11 may have taken half of the end of line behind a chunk.
-            size, end, data = data.lstrip(b"\r\n").partition(b"\n")
-            if not end or size.partition(b";")[0].strip().strip(b"0"):
-                return
-            self._at_chunk, self._at_trailers = False, True
-        if _END_OF_HEAD.split(b"\n" + data, 1)[0].count(b"\n") > HEADERS_MAX:
-            self.excess = _TOO_MANY_HEADERS
             raise h11.RemoteProtocolError(self.excess.text)
 
 
@@ -563,7 +566,7 @@ class Acceptor:
         proxies: Container[str] = (),
         room: Callable[[int], int] = int,
     ) -> None:
-        self._listening = Listening(sockets, self._put, "an HTTP connection")
+        self._listening = ListeningSockets(sockets, self._put, "an HTTP connection")
         self._room = room
         self._proxies = proxies
         self._tls_sockets = tls_sockets

@@ -29,7 +29,7 @@ from leporid.limits.shares import NoSlot, Share, Slot, address_key
 from leporid.server.addresses import host_and_port, is_loopback
 from leporid.server.hangups import Hangups
 from leporid.server.link import Link
-from leporid.server.listening import Address, Listening
+from leporid.server.listening import Address, ListeningSockets
 from leporid.server.proxy_protocol import Proxied
 from leporid.server.tls import Certificates, TlsSocket, stream_over
 from leporid.server.turns import Turns
@@ -99,7 +99,7 @@ class Listener:
         certificates: Certificates | None = None,
         proxies: Container[str] = (),
     ) -> None:
-        self._listening = Listening([*sockets, *tls_sockets], self._accepted, "a connection")
+        self._listening = ListeningSockets([*sockets, *tls_sockets], self._accepted, "a connection")
         self._tls_sockets = frozenset(tls_sockets)
         self._certificates = certificates
         self._proxies = proxies

@@ -13,6 +13,7 @@ peers wait in several lines, one is accepted of each in turn.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import logging
 import secrets
@@ -24,12 +25,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from leporid.server.descriptors import descriptors, lines_max
+
 logger = logging.getLogger(__name__)
 
 # Peers that the system keeps in each line for us.
 BACKLOG: Final = 1024
-# Of each port; a power of two.
-LINES: Final = 16
+# Of each port at most, by bits of a number: fewer if many addresses are listened on.
+LINE_BITS_MAX: Final = 4
 # Of a round, for accepting: 40 peers on a slow machine.
 ACCEPT_NS: Final = 1_000_000
 # Out of file descriptors: accepting again at once would spin.
@@ -48,7 +51,7 @@ Address = tuple[Any, ...]
 Accepted = Callable[[socket.socket, Address, socket.socket], None]
 
 
-class Listening:
+class ListeningSockets:
     """The listening sockets of one protocol.
 
     Args:
@@ -70,8 +73,9 @@ class Listening:
     def start(self) -> None:
         """Accept peers from now on; raises OSError if a socket cannot listen."""
         self._selector = selectors.DefaultSelector()
+        count = lines_max(max(1, len(self._bound)), descriptors())
         for bound in self._bound:
-            for line in lines_of(bound):
+            for line in lines_of(bound, min(LINE_BITS_MAX, count.bit_length() - 1)):
                 self._lines.append(line)
                 self._selector.register(line, selectors.EVENT_READ, bound)
         self._watch()
@@ -112,8 +116,12 @@ class Listening:
             self._accepted(peer, address, key.data)
 
 
-def lines_of(bound: socket.socket) -> list[socket.socket]:
+def lines_of(bound: socket.socket, bits: int = LINE_BITS_MAX) -> list[socket.socket]:
     """Have a bound socket listen, with others beside it among which the system chooses by address.
+
+    Args:
+        bound: not listening yet.
+        bits: of the number of all of them.
 
     Returns:
         All of them, the given one first; it alone where the system cannot choose.
@@ -123,14 +131,18 @@ def lines_of(bound: socket.socket) -> list[socket.socket]:
     """
     lines = [bound]
     try:
-        _choose_by_address(bound)
-        while len(lines) < LINES:
+        if bits:
+            _choose_by_address(bound, bits)
+        while len(lines) < 1 << bits:
             lines.append(_beside(bound))
     except (AttributeError, OSError) as error:
         logger.debug("all peers of a port stand in one line: %s", error)
         for line in lines[1:]:
             line.close()
         del lines[1:]
+        # Else somebody else could have the same port, and a part of the peers.
+        with contextlib.suppress(AttributeError, OSError):
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 0)
     for line in lines:
         line.listen(BACKLOG)
     return lines
@@ -152,7 +164,7 @@ def _beside(bound: socket.socket) -> socket.socket:
     return line
 
 
-def _choose_by_address(bound: socket.socket) -> None:
+def _choose_by_address(bound: socket.socket, bits: int) -> None:
     """Have the system choose among the sockets that are going to listen on the same address.
 
     Raises:
@@ -160,13 +172,13 @@ def _choose_by_address(bound: socket.socket) -> None:
     """
     # The socket has been bound without this option, so nobody else has its port.
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    program = b"".join(_line_of_peer(bound.family))
+    program = b"".join(_line_of_peer(bound.family, bits))
     instructions = ctypes.create_string_buffer(program, len(program))
     head = struct.pack("@HP", len(program) // _INSTRUCTION.size, ctypes.addressof(instructions))
     bound.setsockopt(socket.SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, head)
 
 
-def _line_of_peer(family: int) -> Iterator[bytes]:
+def _line_of_peer(family: int, bits: int) -> Iterator[bytes]:
     """Give the instructions that say in which line a peer is to stand.
 
     All of an IPv6 network of 64 bits stand in one, as such a network is one address to us
@@ -183,7 +195,7 @@ def _line_of_peer(family: int) -> Iterator[bytes]:
         yield _instruction(_LOAD_WORD, _HEADER + 12)
     yield _instruction(_MULTIPLY, number)
     # The highest bits depend on all bits of the address.
-    yield _instruction(_SHIFT_RIGHT, _WORD_BITS - LINES.bit_length() + 1)
+    yield _instruction(_SHIFT_RIGHT, _WORD_BITS - bits)
     yield _instruction(_RETURN)
 
 

@@ -258,3 +258,15 @@ def test_a_policy_with_a_strange_key_is_not_for_that_type_of_queue():
         definition = ["max-length-bytes", key]
         found = tuple(makes_sense(definition, kind) for kind in (CLASSIC, QUORUM, STREAM))
         assert found == expected, key
+
+
+def test_a_refusal_shows_so_much_of_what_is_deep():
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(
+        PolicyError, match=r"^\[\[\[\[\[\[\[\[…\]\]\]\]\]\]\]\] is not a valid message TTL$"
+    ):
+        check_definition({"message-ttl": deep}, operator=False)
+    with pytest.raises(PolicyError, match=r"\[…\]"):
+        check_definition({"none-of-ours": {"a": deep}}, operator=False)

@@ -34,6 +34,9 @@ UNKNOWN_MAX: Final = 16
 SHOWN_MAX: Final = 1000
 """Characters of a wrong value that its refusal shows. To write a megabyte took 0.2 s."""
 
+SHOWN_DEPTH_MAX: Final = 8
+"""Lists and objects within each other that it shows: each character passes all that it is in."""
+
 NODES_MAX: Final = 255
 """Names in ha-params; a definition must fit into an AMQP table, and there is one node anyway."""
 
@@ -181,16 +184,20 @@ def _beginning(texts: Iterable[str]) -> str:
     return "".join(made)
 
 
-def _terms(value: Any) -> Iterator[str]:
+def _terms(value: Any, depth: int = 0) -> Iterator[str]:
     if value is None:
         yield "null"
+    elif isinstance(value, list | dict) and depth == SHOWN_DEPTH_MAX:
+        yield "…"
     elif isinstance(value, list):
         yield "["
-        yield from _joined(map(_terms, value))
+        yield from _joined(_terms(each, depth + 1) for each in value)
         yield "]"
     elif isinstance(value, dict):
         yield "#{"
-        yield from _joined(chain(_terms(key), (" => ",), _terms(value[key])) for key in value)
+        yield from _joined(
+            chain(_terms(key), (" => ",), _terms(value[key], depth + 1)) for key in value
+        )
         yield "}"
     elif isinstance(value, str):
         # A lone surrogate, which JSON may hold, has no bytes to print.

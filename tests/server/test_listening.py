@@ -3,12 +3,14 @@
 import asyncio
 import ctypes
 import errno
+import itertools
 import logging
 import resource
 import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
@@ -131,6 +133,31 @@ async def test_who_comes_behind_hundreds_of_one_address_does_not_wait_for_them(b
     assert sum(at < (1 + len(OTHERS)) * 2 for at in others) >= 4
     turns = accepted[: others[0] + 2 * len(OTHERS)]
     assert turns.count(MANY) >= 2
+
+
+@pytest.mark.parametrize("a_round", [1, 100])
+async def test_lines_have_turns_in_a_round_and_in_those_that_follow(monkeypatch, a_round):
+    """Of two lines, here of two ports, neither is first in each round, nor emptied in one."""
+    monkeypatch.setattr(listening, "SO_ATTACH_REUSEPORT_CBPF", -1)
+    monkeypatch.setattr(listening, "ACCEPT_NS", a_round + 1)
+    ticks = itertools.count()
+    monkeypatch.setattr(listening, "time", SimpleNamespace(monotonic_ns=lambda: next(ticks)))
+    ports = [*bind([MANY], 0), *bind([MANY], 0)]
+    accepted: list[socket.socket] = []
+
+    def take(peer: socket.socket, _address: object, port: socket.socket) -> None:
+        peer.close()
+        accepted.append(port)
+
+    found = ListeningSockets(ports, take, "a peer")
+    found.start()
+    with ExitStack() as stack:
+        for port in ports:
+            for _ in range(20):
+                stack.enter_context(socket.create_connection(port.getsockname()))
+        await until(lambda: len(accepted) == 40)
+    found.stop()
+    assert abs(accepted[:10].count(ports[0]) - 5) <= 1
 
 
 async def test_nobody_else_has_the_port(bound):

@@ -22,17 +22,17 @@ from leporid.amqp.tables import (
     Int16,
     Int32,
     Int64L,
+    LazyContainer,
     LongString,
     Timestamp,
     UInt8,
     UInt16,
     UInt32,
-    Unread,
     Value,
     check_count,
     decode_table,
     encode_table,
-    unread_table,
+    lazy_table,
 )
 
 # Whole tables take long to draw; this many keep each test within a quarter of a second.
@@ -163,16 +163,19 @@ def test_any_damage_gives_a_table_or_a_fault(table: dict[str, Value], data: st.D
         pass
 
 
-def read(container: Unread) -> Value:
+def read(container: LazyContainer) -> Value:
     """What a table or array has in it, read value by value."""
-    found = [(key, read(value) if isinstance(value, Unread) else value) for key, value in container]
+    found = [
+        (key, read(value) if isinstance(value, LazyContainer) else value)
+        for key, value in container
+    ]
     return dict(found) if container.keyed else [value for _, value in found]
 
 
 @FEWER
 @given(drawn.tables)
 def test_a_table_that_is_read_value_by_value_has_the_same(table: dict[str, Value]):
-    assert same(read(unread_table(encode_table(table))), table)
+    assert same(read(lazy_table(encode_table(table))), table)
 
 
 @given(st.binary(max_size=200))
@@ -182,7 +185,7 @@ def test_any_octets_are_read_value_by_value_as_they_are_decoded(octets: bytes):
     except SyntaxFault as fault:
         wanted = str(fault)
     try:
-        found: Value | str = read(unread_table(sized(octets)))
+        found: Value | str = read(lazy_table(sized(octets)))
     except SyntaxFault as fault:
         found = str(fault)
     assert isinstance(wanted, str) == isinstance(found, str)
@@ -190,9 +193,9 @@ def test_any_octets_are_read_value_by_value_as_they_are_decoded(octets: bytes):
 
 
 def test_of_a_key_that_stands_twice_the_first_is_read():
-    twice = unread_table(sized(b"\1at\1\1aV\1bV"))
+    twice = lazy_table(sized(b"\1at\1\1aV\1bV"))
     assert list(twice) == [("a", True), ("b", None)]
-    assert repr(twice) == "<Unread table of 10 bytes>"
+    assert repr(twice) == "<LazyContainer table of 10 bytes>"
 
 
 @pytest.mark.parametrize("at", [0, 1, 4, 9])
@@ -374,5 +377,5 @@ def test_values_are_their_python_types():
     assert LongString(b"\xff") == b"\xff"
     for wrapper in vars(tables).values():
         ours = isinstance(wrapper, type) and wrapper.__module__ == tables.__name__
-        if ours and wrapper is not Unread:
+        if ours and wrapper is not LazyContainer:
             assert not hasattr(wrapper(), "__dict__")

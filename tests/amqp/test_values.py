@@ -12,15 +12,15 @@ from leporid.amqp.tables import (
     Int16,
     Int32,
     Int64L,
+    LazyContainer,
     LongString,
     Timestamp,
     UInt8,
     UInt16,
     UInt32,
-    Unread,
     Value,
     encode_table,
-    unread_table,
+    lazy_table,
 )
 from leporid.amqp.values import (
     TERMS_A_STEP,
@@ -201,8 +201,8 @@ def test_tables_are_compared_with_their_types(
 
 def compared_in_steps(value: Value) -> tuple[Hashable, int]:
     """The term of an encoded array or table, and how many steps it took."""
-    ((_, container),) = unread_table(encode_table({"k": value}))
-    assert isinstance(container, Unread)
+    ((_, container),) = lazy_table(encode_table({"k": value}))
+    assert isinstance(container, LazyContainer)
     steps, count = comparing(container), 0
     while True:
         try:

@@ -157,10 +157,10 @@ def decode_table(data: bytes, at: int = 0) -> tuple[dict[str, Value], int]:
     return _read_table(data, start, end, 1), end
 
 
-class Unread:
+class LazyContainer:
     """A table or an array that is encoded: its values are read one by one, as they are asked for.
 
-    A client chooses how many there are. Those that have values themselves are given unread.
+    A client chooses how many there are. Those that have values themselves are given likewise.
 
     Args:
         data: Has its values from `at` to `end`.
@@ -176,9 +176,11 @@ class Unread:
         self.keyed = keyed
 
     def __repr__(self) -> str:
-        return f"<Unread {'table' if self.keyed else 'array'} of {self._end - self._at} bytes>"
+        return (
+            f"<LazyContainer {'table' if self.keyed else 'array'} of {self._end - self._at} bytes>"
+        )
 
-    def __iter__(self) -> Iterator[tuple[str, "Value | Unread"]]:
+    def __iter__(self) -> Iterator[tuple[str, "Value | LazyContainer"]]:
         """Goes through keys and values; the key of an element of an array is empty.
 
         Raises:
@@ -186,7 +188,7 @@ class Unread:
         """
         data, at, end = self._data, self._at, self._end
         keys: set[str] = set()
-        value: Value | Unread
+        value: Value | LazyContainer
         while at < end:
             key = ""
             if self.keyed:
@@ -197,7 +199,7 @@ class Unread:
             if data[at] in (_F, _A):
                 start, stop = _block(data, at + 1, end)
                 keyed, at = data[at] == _F, stop
-                value = Unread(data, start, stop, keyed=keyed, depth=self._depth + 1)
+                value = LazyContainer(data, start, stop, keyed=keyed, depth=self._depth + 1)
             else:
                 value, at = _read_value(data, at, end, self._depth)
             if self.keyed:
@@ -207,14 +209,14 @@ class Unread:
             yield key, value
 
 
-def unread_table(data: bytes) -> Unread:
+def lazy_table(data: bytes) -> LazyContainer:
     """Returns the table whose size field `data` begins with, to be read in steps.
 
     Raises:
         SyntaxFault: It is cut short.
     """
     start, end = _block(data, 0, len(data))
-    return Unread(data, start, end, keyed=True, depth=1)
+    return LazyContainer(data, start, end, keyed=True, depth=1)
 
 
 def check_count(data: bytes, at: int, values_max: int) -> None:

@@ -26,12 +26,12 @@ from leporid.amqp.tables import (
     Int16,
     Int32,
     Int64L,
+    LazyContainer,
     LongString,
     Timestamp,
     UInt8,
     UInt16,
     UInt32,
-    Unread,
     Value,
     octets_of,
 )
@@ -105,15 +105,15 @@ def comparable(value: Value) -> Hashable:
     return Compound(term) if isinstance(term, tuple) else term
 
 
-def comparing(container: Unread) -> Generator[None, None, Hashable]:
+def comparing(container: LazyContainer) -> Generator[None, None, Hashable]:
     """Returns the term of an array or a table, in steps, each of TERMS_A_STEP parts."""
     return Compound((yield from _compounding(container)))
 
 
-def _compounding(container: Unread) -> Generator[None, None, tuple[Hashable, ...]]:
+def _compounding(container: LazyContainer) -> Generator[None, None, tuple[Hashable, ...]]:
     parts: list[Hashable] = []
     for key, value in container:
-        if isinstance(value, Unread):
+        if isinstance(value, LazyContainer):
             named = "table" if value.keyed else "array"
             part: tuple[str, Hashable] = named, (yield from _compounding(value))
         else:

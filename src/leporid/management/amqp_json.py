@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leporid.amqp.json_values import shown, table_of
 from leporid.amqp.properties import Properties, encode_properties, split_properties
-from leporid.amqp.tables import Unread, unread_table
-from leporid.management.listings import Written
+from leporid.amqp.tables import LazyContainer, lazy_table
+from leporid.management.listings import Written, written
 from leporid.management.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -39,9 +39,6 @@ BODY_PIECE_BYTES: Final = 3 * 16 * 1024
 # Of headers; each takes a microsecond or two.
 VALUES_A_TEXT: Final = 64
 
-_written: Final = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, separators=(",", ":")
-).encode
 _NUMBERS: Final = {"delivery_mode": 255, "priority": 255, "timestamp": 2**64 - 1}
 _NAMES: Final = tuple(each.name for each in fields(Properties))
 
@@ -54,26 +51,26 @@ def shown_properties(encoded: bytes) -> dict[str, Any]:
 def shown_property(name: str, encoded: bytes) -> Any:
     """Return a property that stands alone; headers are read while they are written."""
     if name == "headers":
-        return Written(_texts(unread_table(encoded)))
+        return Written(_texts(lazy_table(encoded)))
     if name in _NUMBERS:
         return int.from_bytes(encoded, "big")
     return shown(encoded[1:])
 
 
-def _texts(container: Unread) -> Iterator[str]:
+def _texts(container: LazyContainer) -> Iterator[str]:
     """Write a table or an array, VALUES_A_TEXT of its values at a time."""
     keyed = container.keyed
     opening, closing = "{}" if keyed else "[]"
     before = opening
     some: Any = {} if keyed else []
     for key, value in container:
-        inner = isinstance(value, Unread)
+        inner = isinstance(value, LazyContainer)
         if some and (inner or len(some) == VALUES_A_TEXT):
-            yield before + _written(some)[1:-1]
+            yield before + written(some)[1:-1]
             before = ","
             some = {} if keyed else []
-        if isinstance(value, Unread):
-            yield before + (f"{_written(shown(key))}:" if keyed else "")
+        if isinstance(value, LazyContainer):
+            yield before + (f"{written(shown(key))}:" if keyed else "")
             before = ","
             yield from _texts(value)
         elif keyed:
@@ -81,7 +78,7 @@ def _texts(container: Unread) -> Iterator[str]:
         else:
             some.append(shown(value))
     if some or before == opening:
-        yield before + _written(some)[1:-1]
+        yield before + written(some)[1:-1]
     yield closing
 
 

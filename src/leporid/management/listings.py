@@ -155,11 +155,11 @@ def texts_of(value: Any) -> Iterator[Any]:
         yield "{"
         between = ""
         for name, each in value.items():
-            yield from _led(f"{between}{_written(name)}:", texts_of(each))
+            yield from _led(f"{between}{written(name)}:", texts_of(each))
             between = ","
         yield "}"
     else:
-        yield _written(value)
+        yield written(value)
 
 
 def _led(before: str, texts: Iterator[Any]) -> Iterator[Any]:
@@ -186,7 +186,7 @@ def _has_lists(value: Mapping[Any, Any]) -> bool:
 _PLAIN: Final = frozenset({str, int, float, bool, type(None), list})
 
 # As Starlette writes it, but that no value is looked up among those around it: they are trees.
-_written: Final = json.JSONEncoder(
+written: Final = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 ).encode
 

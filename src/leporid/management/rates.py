@@ -10,13 +10,12 @@ Must not know HTTP. Invariant: a total is read, never reset, so that all who ask
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from leporid.management.listings import Written
+from leporid.management.listings import Written, written
 
 if TYPE_CHECKING:
     from leporid.broker.broker import Broker
@@ -275,7 +274,7 @@ def _texts(chosen: Sequence[Sample], at: int, now_s: float, now_ms: int) -> Iter
         {"sample": each.values[at], "timestamp": now_ms - int((now_s - each.at_s) * 1000)}
         for each in chosen
     ]
-    yield json.dumps(samples, separators=(",", ":"))
+    yield written(samples)
 
 
 # ------------------------------------------------------------------ of one object

@@ -31,9 +31,9 @@ CACHES_MAX: Final = 2048
 """Exchanges of one virtual host from which cached ways lead. All of their caches may be told in one
 piece, which takes a microsecond or two for each."""
 
-WAYS_MAX: Final = 16_384
-"""In one virtual host. All of them may be followed, or dropped, in the same piece, which takes 0.05
-or 0.3 microseconds for each. Beyond one of these limits the routes of any one exchange are
+WAYS_MAX: Final = 4096
+"""In one virtual host. All of them may be followed and dropped in the same piece, which takes 0.6
+to 1.4 microseconds for each. Beyond one of these limits the routes of any one exchange are
 forgotten with those that lead to it, and found anew: the others stay, however they are used."""
 
 

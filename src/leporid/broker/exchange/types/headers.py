@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.amqp.tables import LongString, Unread, Value, octets_of
+from leporid.amqp.tables import LazyContainer, LongString, Value, octets_of
 from leporid.amqp.values import TERMS_A_STEP, comparable, comparing, erlang_text, type_name
 from leporid.broker.exchange.types.base import Binding, DistinctDestinations, Router
 from leporid.broker.exchange.types.message import RoutedMessage
@@ -177,7 +177,7 @@ class HeadersRouter(Router):
         matched = dict.fromkeys(self._unconditional)
         terms: dict[str, Hashable] = {}
         for name, value in message.headers():
-            if isinstance(value, Unread):
+            if isinstance(value, LazyContainer):
                 terms[name] = yield from comparing(value)
             else:
                 terms[name] = comparable(value)

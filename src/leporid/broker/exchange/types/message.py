@@ -11,7 +11,7 @@ from typing import Final
 
 from leporid.amqp.constants import SHORTSTR_BYTES_MAX
 from leporid.amqp.properties import split_properties
-from leporid.amqp.tables import Unread, Value, decode_table, octets_of, unread_table
+from leporid.amqp.tables import LazyContainer, Value, decode_table, lazy_table, octets_of
 from leporid.engine.internal.delays import delay_of
 from leporid.engine.selectors.filter import Filter
 from leporid.engine.wire.headers import header_of
@@ -77,10 +77,10 @@ class RoutedMessage:
         """
         return delay_of(self.raw) if self.raw else 0
 
-    def headers(self) -> Iterable[tuple[str, Value | Unread]]:
+    def headers(self) -> Iterable[tuple[str, Value | LazyContainer]]:
         """Returns its headers, which are decoded one by one, as they are asked for."""
         encoded = self.encoded_property("headers")
-        return () if encoded is None else unread_table(encoded)
+        return () if encoded is None else lazy_table(encoded)
 
     def header(self, name: str) -> Value:
         """Returns one header, without decoding the others; None if there is none."""

@@ -15,7 +15,7 @@ from leporid.engine.connection.timeouts cimport Check
 from leporid.engine.connection.transaction cimport Transaction
 from leporid.engine.connection.unacked cimport LateAcks, UnackedDeliveries
 from leporid.engine.log.logs cimport Logs
-from leporid.engine.publishing.publishing cimport Publishing, StreamAppends
+from leporid.engine.publishing.publishing cimport PartialAppends, Publishing
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
 from leporid.engine.routing.route cimport Route
@@ -59,7 +59,7 @@ cdef class Channel:
     # None: all may be used.
     cdef object check_key
     cdef Resolution resolution      # of the publish that is UNROUTED; None: there is none
-    cdef StreamAppends appends      # of the publish at hand; None: its streams are few
+    cdef PartialAppends appends     # of the publish at hand; None: it is stored in one piece
     cdef bytes intercepted          # its properties, if there is an interceptor
     cdef object session
     cdef public object trace        # told of publishes and deliveries (`tracing`); None: nobody is
@@ -81,7 +81,7 @@ cdef class Channel:
     cdef object body                # bytes of the message that is published; None: of the input
     cdef void *memory               # `body` if it is a RecordMemory, else NULL
     cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
-    cdef Route after_streams(self, Route route, const Message *message, const Props *props)
+    cdef Route appended(self, Route route, const Message *message, const Props *props)
     cdef int keep_route(self, Route route) except -1
     cdef int forget_resolution(self) except -1
     cdef bint is_prepared(self, Route route, const Message *message) except -1

@@ -13,7 +13,6 @@ synced.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.list cimport PyList_GET_SIZE
 from cpython.ref cimport Py_DECREF
 
 from leporid.engine.bounds.accounts cimport Account
@@ -34,7 +33,7 @@ from leporid.engine.connection.unacked cimport LateAcks, UnackedDeliveries, Unac
 from leporid.engine.internal.delays cimport postponed
 from leporid.engine.log.log cimport COPIED_AT_ONCE, RecordMemory
 from leporid.engine.log.logs cimport segment_of
-from leporid.engine.publishing.publishing cimport stream_appends
+from leporid.engine.publishing.publishing cimport partial_appends
 from leporid.engine.queue.index cimport DELIVERIES_MAX, UNACKED, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.routing.route cimport Route
@@ -91,9 +90,8 @@ cdef inline Route prepared_route(Channel channel, Route route, const Message *me
                                  const Props *props):
     """What is left of the route of a message once all is done that may take long before it is
     published; None: it is to be handled once more."""
-    if route.own_records is not None and (
-            channel.appends is not None or PyList_GET_SIZE(route.own_records) > 1):
-        route = channel.after_streams(route, message, props)
+    if route.in_steps:
+        route = channel.appended(route, message, props)
         if route is None:
             return None
     if channel.memory != NULL and not channel.is_prepared(route, message):
@@ -657,11 +655,11 @@ cdef class Channel:
             return self.transaction.keep(self, route, &message, bits[0] & MANDATORY_BIT)
         return self.accept(rest, &message, &props, bits[0] & MANDATORY_BIT, 0)
 
-    cdef Route after_streams(self, Route route, const Message *message, const Props *props):
-        """What is left of the route of a message once its streams have it, if they are many; None:
-        the slice was over before."""
+    cdef Route appended(self, Route route, const Message *message, const Props *props):
+        """What is left of the route of a message once its streams have it, if they are many, and
+        many of its queues; None: the slice was over before."""
         if self.appends is None:
-            self.appends = stream_appends(route, message.body_len, self.logs.clock)
+            self.appends = partial_appends(route, message, self.logs.clock, True)
             if self.appends is None:
                 return route
         if not self.appends.go_on(self.publishing, message, props):
@@ -681,7 +679,7 @@ cdef class Channel:
 
     cdef int keep_route(self, Route route) except -1:
         """A message is to be handled once more, with the route that was found: it may be in some of
-        its streams already."""
+        its streams and queues already."""
         if self.appends is not None:
             self.resolution = found_resolution(self.last.routes, self.appends.route)
         return UNROUTED

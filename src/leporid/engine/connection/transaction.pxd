@@ -7,7 +7,7 @@ cdef class Transaction  # before the modules that know it, too
 from leporid.engine.connection.channel cimport Channel
 from leporid.engine.log.log cimport Log
 from leporid.engine.log.staging cimport StagedRecords
-from leporid.engine.publishing.publishing cimport StreamAppends
+from leporid.engine.publishing.publishing cimport PartialAppends
 from leporid.engine.routing.route cimport Route
 from leporid.engine.wire.codec cimport Props
 from leporid.engine.wire.record cimport Message
@@ -39,7 +39,7 @@ cdef class Transaction:
     cdef uint64_t bytes
     cdef uint64_t entries           # what the commit costs, in publishes to one queue
     cdef Py_ssize_t in_streams      # publishes that are in their streams before the commit
-    cdef StreamAppends appends      # of the next one
+    cdef PartialAppends appends     # of the next one
     cdef bint refused               # a full queue refused a message at the last commit
     cdef int keep(self, Channel channel, Route route, const Message *message,
                   bint mandatory) except -1

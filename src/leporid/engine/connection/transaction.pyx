@@ -19,7 +19,7 @@ from leporid.engine.log.facts cimport append_commit, flush_settles
 from leporid.engine.log.log cimport COMMIT_PUBLISHES, FLAG_IN_TX, Log, leave
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.staging cimport StagedRecords, staged_records
-from leporid.engine.publishing.publishing cimport StreamAppends
+from leporid.engine.publishing.publishing cimport PartialAppends
 from leporid.engine.queue.dead_lettering cimport DeadLettering
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
 from leporid.engine.queue.queue cimport Queue
@@ -195,12 +195,12 @@ cdef class Transaction:
             route = publish.route
             if route.own_records is not None and not route.caching:
                 if self.appends is None:
-                    self.appends = StreamAppends()
+                    self.appends = PartialAppends()
                     self.appends.route = route
                 if not self.appends.go_on(channel.publishing, &publish.message, &publish.props):
                     return True
-                if route is not before or not self.appends.stored:  # most have the same
-                    before, after = route if self.appends.stored else None, self.appends.rest()
+                if route is not before or not self.appends.in_streams:  # most have the same
+                    before, after = route if self.appends.in_streams else None, self.appends.rest()
                 self.appends = None
                 publish.route = after
             self.in_streams += 1

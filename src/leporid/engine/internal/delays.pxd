@@ -3,7 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from leporid.engine.log.log cimport RecordMemory
-from leporid.engine.publishing.publishing cimport Publishing, StreamAppends
+from leporid.engine.publishing.publishing cimport PartialAppends, Publishing
 from leporid.engine.queue.index cimport Slot
 from leporid.engine.queue.counters cimport Totals
 from leporid.engine.queue.timed_queue cimport TimedQueue
@@ -36,7 +36,7 @@ cdef class Delays(TimedQueue):
     cdef int prune_due(self) except -1
     cdef Resolution resolution          # of the message whose route is being found; or None
     cdef uint64_t resolving             # its entry
-    cdef StreamAppends appends          # of that message; None: its streams are few
+    cdef PartialAppends appends         # of that message; None: its streams are few
     cdef RecordMemory copied            # its body, if it is large; or None
     cdef Route stored_in_steps(self, Route route, Message *message, const Props *props)
     cdef int forget_steps(self) except -1

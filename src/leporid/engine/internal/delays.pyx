@@ -16,7 +16,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from leporid.engine.bounds.clock cimport Clock, spend
 from leporid.engine.log.log cimport COPIED_AT_ONCE, record_memory
 from leporid.engine.log.producers cimport Producer
-from leporid.engine.publishing.publishing cimport stream_appends
+from leporid.engine.publishing.publishing cimport partial_appends
 from leporid.engine.queue.index cimport READY, Slot
 from leporid.engine.queue.queue cimport Queue
 from leporid.engine.queue.queues cimport Queues
@@ -264,7 +264,7 @@ cdef class Delays(TimedQueue):
         cdef Clock clock = self.queues.clock
         cdef size_t head = message.names_len + message.properties_len
         if self.appends is None:
-            self.appends = stream_appends(route, message.body_len, clock)
+            self.appends = partial_appends(route, message, clock, False)
         if message.body_len > COPIED_AT_ONCE:
             if self.copied is None:
                 self.copied = record_memory(head, message.body_len)

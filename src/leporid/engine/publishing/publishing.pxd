@@ -14,16 +14,28 @@ from leporid.engine.wire.record cimport Message
 
 cdef class Publishing
 
-cdef class StreamAppends:
+cdef class PartialAppends:
     cdef Route route                # of the message
+    cdef Py_ssize_t part            # how many queues get a record together; 0: all of them
     cdef Py_ssize_t at              # how many of its queues with own records were looked at
-    cdef bint stored                # a stream has the message
+    cdef Py_ssize_t queues_at       # how many of the others were looked at
+    cdef bint in_streams            # a stream has the message
+    cdef bint in_queues             # a queue has it
+    cdef bint duplicate             # one had it already
+    cdef bint refused               # one is full
     cdef bint go_on(self, Publishing publishing, const Message *message,
                     const Props *props) except -1
+    cdef bint append_to_streams(self, Publishing publishing, const Message *message,
+                                const Props *props) except -1
+    cdef bint append_to_queues(self, Publishing publishing, const Message *message,
+                               const Props *props) except -1
+    cdef int append_part(self, Publishing publishing, const Message *message,
+                         const Props *props) except -1
     cdef Route rest(self)
 
 cdef Message message_with(bytes names, bytes properties, body)
-cdef StreamAppends stream_appends(Route route, size_t body_len, Clock clock)
+cdef PartialAppends partial_appends(Route route, const Message *message, Clock clock,
+                                    bint in_parts)
 
 cdef class Publishing:
     cdef Logs logs

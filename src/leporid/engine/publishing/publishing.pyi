@@ -24,8 +24,8 @@ def storing(
     Returns the queues that do not have it yet, and its body for them.
     """
 
-class StreamAppends:
-    """The records of a message in the streams of its route; made and used by the engine only."""
+class PartialAppends:
+    """The records of a message in streams and many queues; made and used by the engine only."""
 
 class Publishing:
     """What all publishers share; made by `Engine`."""

@@ -15,7 +15,9 @@ cdef class Route:
     cdef uint32_t targets           # queues that are not private
     cdef bint durable               # a queue is durable
     cdef bint unroutable            # there is no queue, or there are private ones only
+    cdef bint in_queues             # queues that are not here have the message
     cdef bint wide                  # to more queues than get room for a message in one go
+    cdef bint in_steps              # a message may be stored in several slices
     cdef bint refusing              # a queue may refuse a publish when it is full
     cdef bint deduplicates          # a queue takes no duplicates
     cdef bint duplicate             # a queue was left out because it has the message
@@ -34,7 +36,7 @@ cdef class Route:
 cdef Route make_route(object queues)
 cdef Route same_way(Route route)
 cdef Route narrowed(Route route, list queues)
-cdef Route without_streams(Route route)
+cdef Route stored_in_queues(Route route)
 cdef Route stored_in_streams(Route route)
 cdef list all_queues(Route route)
 cdef Route without_duplicates(Route route, const Props *props)

@@ -12,7 +12,6 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
 from leporid.engine.queue.queue cimport DROP_HEAD, REJECT_PUBLISH_DLX, Queue
 from leporid.engine.queue.unique_queue cimport UniqueQueue, key_of
-from leporid.engine.stream.stream cimport Stream
 from leporid.engine.wire.codec cimport Props, walk_properties
 
 from leporid.amqp.errors import ResourceError
@@ -54,6 +53,7 @@ cdef Route make_route(object queues):
             route.deduplicates = True
             route.caching = route.caching or queue.private
     route.wide = len(route.queues) > ROOM_AT_ONCE
+    route.in_steps = route.wide or len(route.own_records or ()) > 1
     if len(route.queues) > TARGETS_MAX:
         raise ResourceError(
             f"a message may go to {TARGETS_MAX} queues, and would go to {len(route.queues)}")
@@ -65,7 +65,7 @@ cdef Route same_way(Route route):
     cdef Route made = Route()
     made.queues, made.own_records, made.targets = route.queues, route.own_records, route.targets
     made.durable, made.unroutable, made.wide = route.durable, route.unroutable, route.wide
-    made.refusing, made.caching = route.refusing, route.caching
+    made.in_steps, made.refusing, made.caching = route.in_steps, route.refusing, route.caching
     made.deduplicates = route.deduplicates
     return made
 
@@ -75,16 +75,16 @@ cdef Route narrowed(Route route, list queues):
     cdef Route left = make_route(queues + (route.own_records or []))
     left.duplicate, left.decided, left.refused = route.duplicate, route.decided, route.refused
     left.with_bcc = route.with_bcc
+    if route.in_queues:
+        stored_in_queues(left)
     return stored_in_streams(left) if route.in_streams else left
 
 
-cdef Route without_streams(Route route):
-    """What is left of the route of a message without its streams."""
-    cdef Queue queue
-    cdef Route left = make_route([queue for queue in all_queues(route)
-                                  if type(queue) is not Stream and not queue.retired])
-    left.with_bcc = route.with_bcc
-    return left
+cdef Route stored_in_queues(Route route):
+    """Have a route say that other queues have the message, which was routed so; returns it."""
+    route.in_queues = True
+    route.unroutable = False
+    return route
 
 
 cdef Route stored_in_streams(Route route):
@@ -152,7 +152,7 @@ cdef Route without_full(Route route, size_t body_len, list refusing):
     if refused and route.caching:
         taking = without_caches(taking)  # it may be published again, and must be no duplicate
     left = narrowed(route, taking)
-    left.refused = refused
+    left.refused = left.refused or refused
     return left
 
 

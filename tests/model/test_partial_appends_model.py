@@ -1,4 +1,5 @@
-"""Messages to several streams and a queue, stored in slices: what is confirmed is everywhere, once.
+"""Messages to several streams and many queues, stored in slices: what is confirmed is everywhere,
+once.
 
 Two clients publish with confirms, a third one in transactions, through an exchange whose streams
 come and go. The clock cuts after a record or two; clients go, messages are synced, and the broker
@@ -28,9 +29,11 @@ IN_TX = 2
 EVERYBODY = [*SIDES, IN_TX]
 QUEUE = 1000
 STREAMS = 5
+# As many that a small message has several records for them.
+QUEUES = range(QUEUE, QUEUE + 300)
 
 
-class StreamAppendsMachine(RuleBasedStateMachine):
+class PartialAppendsMachine(RuleBasedStateMachine):
     """Drives the engine, and notes what it promises.
 
     Attributes:
@@ -54,19 +57,19 @@ class StreamAppendsMachine(RuleBasedStateMachine):
         self.open_on(engine)
 
     def declare(self, engine: Engine) -> None:
-        self.queue: Queue = engine.queue(QUEUE, "q", True)
+        self.queues: list[Queue] = [engine.queue(each, f"q{each}", True) for each in QUEUES]
         self.streams = {number: engine.stream(number, f"s{number}") for number in self.ids}
 
     def open_on(self, engine: Engine) -> None:
         self.engine = engine
         self.fan = engine.route_cache(
-            "fan", lambda _key, _raw: [*self.streams.values(), self.queue], True
+            "fan", lambda _key, _raw: [*self.streams.values(), *self.queues], True
         )
         self.peers: list[Peer] = [self.connect(client) for client in EVERYBODY]
         cut_often(engine, self.units)
 
     def connect(self, client: int) -> Peer:
-        peer = Peer(self.engine, {"q": self.queue})
+        peer = Peer(self.engine, {queue.name: queue for queue in self.queues})
         peer.session.caches["fan"] = self.fan
         if client == IN_TX:
             peer.channel.select_tx()
@@ -228,21 +231,22 @@ class StreamAppendsMachine(RuleBasedStateMachine):
         return [tuple(map(int, each.body.split()[:2])) for each in found]  # type: ignore[misc]
 
     def teardown(self) -> None:
-        """The queue has all that was promised, in order, too."""
+        """The queues have all that was promised, in order, too."""
         if not hasattr(self, "peers"):
             return
         self.rest()
-        bodies = [tuple(map(int, each.split()[:2])) for each in self.peers[0].drain(self.queue)]
-        for client in EVERYBODY:
-            numbers = [each for one, each in bodies if one == client]
-            assert numbers == sorted(set(numbers))
-            assert {each for one, each, _ in self.promised if one == client} <= set(numbers)
+        for queue in [*self.queues[::30], self.queues[-1]]:
+            bodies = [tuple(map(int, each.split()[:2])) for each in self.peers[0].drain(queue)]
+            for client in EVERYBODY:
+                numbers = [each for one, each in bodies if one == client]
+                assert numbers == sorted(set(numbers))
+                assert {each for one, each, _ in self.promised if one == client} <= set(numbers)
 
 
-class TestStreamAppends(StreamAppendsMachine.TestCase):  # type: ignore[misc, valid-type]
+class TestPartialAppends(PartialAppendsMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(max_examples=10, stateful_step_count=30)
 
 
 @pytest.mark.slow
-class TestStreamAppendsForLonger(StreamAppendsMachine.TestCase):  # type: ignore[misc, valid-type]
+class TestPartialAppendsForLonger(PartialAppendsMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(max_examples=150, stateful_step_count=50)

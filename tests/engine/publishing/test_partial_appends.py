@@ -1,4 +1,4 @@
-"""Messages to many streams: each stream gets its record, in as many slices as that takes."""
+"""Messages to many streams or queues: all get their records, in as many slices as that takes."""
 
 from __future__ import annotations
 
@@ -304,3 +304,146 @@ def test_a_mandatory_message_all_of_whose_streams_are_deleted_first_is_returned(
         stream.retire()
     settle(engine, disk)
     assert [type(event) for event in peer.events()] == [Confirm]
+
+
+# ------------------------------------------------------------------ many queues
+
+QUEUES = 300
+# A record is for so many queues, when the clock is read after one unit.
+PART = 32
+
+
+@pytest.fixture
+def queues(engine, peer):
+    """The queues of an exchange `wide`, every second one durable, and all in `peer.queues`."""
+    made = [engine.queue(number, f"q{number}", bool(number % 2)) for number in range(1, QUEUES + 1)]
+    peer.session.caches["wide"] = engine.route_cache("wide", lambda _key, _raw: made, True)
+    peer.queues |= {queue.name: queue for queue in made}
+    return made
+
+
+def to_wide(body: bytes, **more) -> bytes:
+    return publish(1, "k", body, exchange="wide", **{"raw": PERSISTENT, **more})
+
+
+def ready(queues) -> int:
+    return sum(queue.ready_count for queue in queues)
+
+
+def begun(engine, queues) -> int:
+    """Go on until the first queues have the message; returns how many."""
+    for _ in turns(engine):
+        if ready(queues):
+            break
+    assert 0 < ready(queues) < QUEUES
+    return ready(queues)
+
+
+@pytest.mark.parametrize("raw", [b"\0\0", PERSISTENT])
+def test_a_message_gets_to_many_queues_in_several_turns(engine, disk, peer, queues, raw):
+    cut_often(engine, units=1)
+    published = engine.queues.published
+    peer.feed(to_wide(b"m", raw=raw), publish(1, queues[0].name, b"next", raw=raw))
+    assert max(steps_of(engine, lambda: ready(queues))) <= 3 * PART
+    assert ready(queues) == QUEUES + 1
+    assert engine.queues.published == published + 2
+    assert engine.publishing.received == 2
+    settle(engine, disk)
+    assert [peer.drain(queue) for queue in queues[1:]] == [[b"m"]] * (QUEUES - 1)
+    assert peer.drain(queues[0]) == [b"m", b"next"]
+
+
+@pytest.mark.parametrize(("size", "records"), [(0, 10), (16 * 100, 3), (16 * QUEUES, 1)])
+def test_a_larger_body_has_fewer_copies(engine, peer, queues, size, records):
+    """A body takes no more of a record than its queues do."""
+    cut_often(engine, units=1)
+    before = engine.logs.transient.appended
+    peer.feed(to_wide(bytes(size), raw=b"\0\0"))
+    for _ in turns(engine):
+        pass
+    assert ready(queues) == QUEUES
+    assert engine.logs.transient.appended == before + records
+
+
+def test_a_confirm_waits_for_the_last_queue(engine, disk, peer, queues):
+    peer.channel.select_confirm()
+    cut_often(engine, units=1)
+    peer.feed(to_wide(b"m"))
+    for _ in turns(engine):
+        disk.sync(engine)
+        if ready(queues) < QUEUES:
+            assert peer.events(run=False) == []
+    settle(engine, disk)
+    assert peer.events() == [Confirm(1, 1, False)]
+
+
+@pytest.mark.parametrize("full", [0, QUEUES - 1])
+def test_a_full_queue_in_any_part_refuses_the_message(engine, disk, peer, queues, full):
+    """With basic.nack; the others have it, as in RabbitMQ."""
+    queues[full].set_limits(max_length=0, overflow="reject-publish")
+    peer.channel.select_confirm()
+    cut_often(engine, units=1)
+    peer.feed(to_wide(b"m"))
+    settle(engine, disk)
+    assert ready(queues) == QUEUES - 1
+    assert [event for event in peer.events() if isinstance(event, Confirm)] == [
+        Confirm(1, 1, False, refused=True)
+    ]
+
+
+def test_full_queues_that_dead_letter_do_so_part_by_part(engine, disk, peer, queues):
+    letters = []
+
+    def dead_letters(name):
+        def made(_reason, _exchange, _key, _raw, body):
+            for _ in range(3):
+                yield
+            letters.append((name, body))
+
+        return made
+
+    full = queues[::PART]
+    for queue in full:
+        queue.set_limits(max_length=0, overflow="reject-publish-dlx")
+        queue.dead_letters = dead_letters(queue.name)
+    cut_often(engine, units=1)
+    peer.feed(to_wide(b"m"), to_wide(b"n"))
+    settle(engine, disk)
+    assert letters == [(queue.name, body) for body in (b"m", b"n") for queue in full]
+    assert ready(queues) == 2 * (QUEUES - len(full))
+
+
+def test_queues_that_are_deleted_meanwhile_get_nothing_more(engine, disk, peer, queues):
+    """Nor is the message returned: others have it."""
+    peer.channel.select_confirm()
+    cut_often(engine, units=1)
+    peer.feed(to_wide(b"m", mandatory=True))
+    there = begun(engine, queues)
+    published = engine.queues.published
+    for queue in queues[there:]:
+        queue.retire()
+    settle(engine, disk)
+    assert ready(queues[:there]) == there
+    assert [type(event) for event in peer.events()] == [Confirm]
+    assert engine.queues.published == published + 1
+
+
+def test_who_goes_meanwhile_gives_it_to_no_more_queues(engine, disk, peer, queues):
+    cut_often(engine, units=1)
+    peer.feed(to_wide(b"m"))
+    there = begun(engine, queues)
+    peer.connection.lost()
+    settle(engine, disk)
+    assert ready(queues) == there
+
+
+def test_a_transaction_gives_a_message_to_many_queues_at_once(engine, disk, peer, queues):
+    """After a crash all of it is there, or nothing."""
+    peer.channel.select_tx()
+    peer.feed(to_wide(b"m"))
+    cut_often(engine, units=1)
+    while peer.channel.append_to_streams():
+        pass
+    assert ready(queues) == 0
+    assert peer.channel.commit()
+    assert ready(queues) == QUEUES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import socket
 import struct
@@ -25,6 +26,8 @@ from leporid.load.amqp import (
 # As many as fit into a frame before it is known who is there.
 VOIDS = 7_900
 LOGINS = 600
+ADDRESSES = 100
+RECEIVE_BYTES = 65536
 ABORTED = 20_000
 # Of a body that never comes to its end.
 BODY_BYTES = 16_000_000
@@ -72,6 +75,32 @@ def start_ok_voids(ground: Ground) -> Steps:
         yield
         send_from_many(ground, stack, ground.count(1_000), data)
         time.sleep(VOIDS_SECONDS)
+
+
+@attack("many-addresses")
+def many_addresses(ground: Ground) -> Steps:
+    """Peers with 100 addresses log in without end, with client properties of 7,900 voids."""
+    voids = b"V" * VOIDS
+    properties = short("a") + b"A" + struct.pack(">I", len(voids)) + voids
+    data = PROTOCOL_HEADER + start_ok(properties, "NONE", b"")
+    addresses = [f"127.0.1.{at}" for at in range(1, ground.count(ADDRESSES) + 1)]
+    yield
+    end = time.monotonic() + ground.plan.seconds
+    with concurrent.futures.ThreadPoolExecutor(len(addresses)) as threads:
+        for address in addresses:
+            threads.submit(send_again_and_again, ground, address, data, end)
+
+
+def send_again_and_again(ground: Ground, source: str, data: bytes, end: float) -> None:
+    """Send it from that address on one connection after the other until then (monotonic)."""
+    while time.monotonic() < end:
+        try:
+            with connect(ground.target.amqp, source) as sock:
+                sock.sendall(data)
+                while sock.recv(RECEIVE_BYTES):
+                    pass
+        except OSError as error:
+            ground.note(f"the broker refused a connection ({error.strerror or error})")
 
 
 def log_in(ground: Ground) -> None:

@@ -152,6 +152,8 @@ class Broker:
         self.memory = Memory(memory_bytes_max, self.refusals)
         # Those that have connections; of users, and of addresses before the login.
         self._parties: WeakValueDictionary[tuple[str, Hashable], Party] = WeakValueDictionary()
+        # All addresses together have no more of a turn than one user: addresses cost nothing.
+        self._without_login = Party()
         self.unused = UnusedQueues(self._expire)
         self.handovers, self.cancels = Handovers(engine.jobs), Cancels(engine)
         self.alarms: set[str] = set()
@@ -460,7 +462,8 @@ class Broker:
         """
         found = self._parties.get((kind, key))
         if found is None:
-            found = self._parties[kind, key] = Party()
+            group = self._without_login if kind == "address" else None
+            found = self._parties[kind, key] = Party(group)
         return found
 
     def alarm_text(self) -> str:

@@ -142,6 +142,37 @@ def test_jobs_of_one_party_keep_another_one_from_nothing(engine: Engine) -> None
     assert len(ended) < 20
 
 
+def turns_until_one(engine: Engine, parties: list[Party], one: Party) -> int:
+    """How many turns a job of one party takes, beside one of each of many."""
+    engine.clock.monotonic_ns = count(0, MS // 10).__next__
+    ended: list[object] = []
+    for at, party in enumerate(parties):
+        start_as(engine, party, steps(f"many{at}", 300, []), ended)
+    start_as(engine, one, steps("one", 300, []), ended)
+    turns = 0
+    while "one" not in ended:
+        engine.run()
+        turns += 1
+    return turns
+
+
+def test_parties_of_one_group_keep_another_one_from_no_more_than_one_of_them(
+    engine: Engine,
+) -> None:
+    """Who has many addresses is one peer, as far as users are concerned."""
+    group = Party()
+    beside_one = turns_until_one(Engine(), [Party()], Party())
+    beside_many = turns_until_one(engine, [Party(group) for _ in range(100)], Party())
+    assert beside_many <= 2 * beside_one
+
+
+def test_parties_of_one_group_take_turns(engine: Engine) -> None:
+    group = Party()
+    alone = turns_until_one(Engine(), [], Party())
+    many = [Party(group)] * 200
+    assert turns_until_one(engine, many, Party(group)) <= 4 * alone
+
+
 def test_jobs_of_a_party_keep_the_broker_from_nothing_that_it_starts_after_them(
     engine: Engine,
 ) -> None:

@@ -8,6 +8,7 @@ cdef enum:
 
 cdef class Party:
     cdef object __weakref__
+    cdef readonly Party group       # with whom it has one part together; None: it is alone
     cdef uint64_t stage             # the last one that it has used time of
     cdef uint64_t used_ns           # of that
 

@@ -4,7 +4,17 @@
 from collections.abc import Callable
 
 class Party:
-    """Connections that share their part of each stage: those of a user, or of an address."""
+    """Connections that share their part of each stage: those of a user, or of an address.
+
+    Args:
+        group: the party that all of a kind belong to, which have no more of a stage together than
+            one party alone; None: it belongs to none.
+    """
+
+    def __init__(self, group: Party | None = None) -> None: ...
+    @property
+    def group(self) -> Party | None:
+        """With whom it has one part together; None: it is alone."""
 
 class Clock:
     """The time, as the server has set it, and the slices that work is cut into."""

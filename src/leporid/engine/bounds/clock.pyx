@@ -12,7 +12,8 @@ that a turn with little to do reads nothing.
 Slices are counted for *parties*: a user with all connections, or before the login an address. A
 party gets one more slice of a stage as long as it has used less than is left, as keys get slots
 (`limits.shares`). So one party alone leaves a third of the input to others, whose connections are
-read in the same turn, however many connections the one has.
+read in the same turn, however many connections the one has. Parties of one group have no more
+together than a party alone: who has many addresses is one peer, as far as users are concerned.
 
 Invariant: after `over` or `spend` has returned True, both do so until the next slice.
 """
@@ -26,7 +27,14 @@ cdef enum:
 
 
 cdef class Party:
-    """Connections that share their part of each stage."""
+    """Connections that share their part of each stage.
+
+    Args:
+        group: the party that all of a kind belong to; None: it belongs to none.
+    """
+
+    def __cinit__(self, Party group=None):
+        self.group = group
 
     def __repr__(self):
         return f"<Party used_ns={self.used_ns}>"
@@ -65,19 +73,23 @@ cdef class Clock:
         return True
 
     cdef int charge(self, Party party, uint64_t time_ns) except -1:
-        """A party has used time of the stage."""
-        if party.stage != self.stage:
-            party.stage, party.used_ns = self.stage, 0
-        party.used_ns += time_ns
+        """A party has used time of the stage, and so has its group."""
+        while party is not None:
+            if party.stage != self.stage:
+                party.stage, party.used_ns = self.stage, 0
+            party.used_ns += time_ns
+            party = party.group
         return 0
 
     cpdef bint has_slice(self, Party party) except -1:
         """Whether a party may have one more slice of the stage; None: whoever has no party."""
         if self.stage_is_over:
             return False
-        if party is None or party.stage != self.stage:
-            return True
-        return party.used_ns < self.stage_end_ns - self.read_ns
+        while party is not None:
+            if party.stage == self.stage and party.used_ns >= self.stage_end_ns - self.read_ns:
+                return False
+            party = party.group
+        return True
 
     cdef void begin_stage(self, uint64_t length_ns) noexcept:
         """Another kind of work begins, which may take so long in all."""

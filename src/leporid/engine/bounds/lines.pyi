@@ -8,7 +8,7 @@ from leporid.engine.bounds.clock import Party
 _Waiting = TypeVar("_Waiting")
 
 class Lines(Generic[_Waiting]):
-    """What waits, in a line for each party."""
+    """What waits, in a line for each party; parties of one group have one line together."""
 
     @property
     def count(self) -> int:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from starlette.responses import JSONResponse
 
 from leporid.broker.access.remote_rights import RemoteRights, RightQuery, decided
+from leporid.engine.engine import Engine
 from leporid.management.answer_turns import AnswerTurns
 from leporid.management.listings import (
     PIECE_ITEMS,
@@ -186,7 +187,11 @@ def test_a_list_is_empty_when_it_was_gone_through():
 async def test_a_right_in_a_list_is_waited_for():
     told: list[Callable[[bool | None], None]] = []
     rights = RemoteRights(
-        lambda query, answered: told.append(answered), lambda: 60.0, lambda: 0.0, lambda: None
+        lambda query, answered: told.append(answered),
+        lambda: 60.0,
+        lambda: 0.0,
+        lambda: None,
+        Engine().jobs,
     )
 
     def may(name: str) -> bool:

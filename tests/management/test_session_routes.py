@@ -105,7 +105,9 @@ class Everybody:
 async def test_it_says_what_the_user_may_do(world: World, client: httpx.AsyncClient):
     for name in ("b", "a", "closed"):
         world.broker.add_vhost(name)
-    nobodys_rights = RemoteRights(lambda *_: None, lambda: 1.0, lambda: 0.0, lambda: None)
+    nobodys_rights = RemoteRights(
+        lambda *_: None, lambda: 1.0, lambda: 0.0, lambda: None, world.engine.jobs
+    )
     orders, scopes = Permissions.of("", "^orders$", ".*"), ScopedPermissions(["read:a*/x*"])
     kinds = {
         "ann": User("ann", NoPassword(), permissions={"b": orders, "a": EVERYTHING}),

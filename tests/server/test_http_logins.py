@@ -162,13 +162,15 @@ async def test_own_passwords_go_with_rights_of_the_server(decider: Decider):
         work()
         done()
 
-    logins = Logins(access, at_once, refusals, Engine().jobs)
+    engine = Engine()
+    logins = Logins(access, at_once, refusals, engine.jobs)
     internal = Internal(access, lambda: logins)
     broker = SimpleNamespace(
         access=access,
         backends=Backends(internal, access.attempts),
         refusals=refusals,
         recheck=lambda name: None,
+        engine=engine,
     )
     made = LoginBackends(config, broker, lambda: None)  # type: ignore[arg-type]
 

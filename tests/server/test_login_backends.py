@@ -8,6 +8,7 @@ import pytest
 from leporid.broker.access.access import LoginAttempts
 from leporid.broker.access.backends import Backends, LoginRequest
 from leporid.broker.access.sasl import Credentials
+from leporid.engine.engine import Engine
 from leporid.limits.refusals import Refusals
 from leporid.server.config import ConfigError
 from leporid.server.login_backends import LoginBackends
@@ -18,6 +19,7 @@ def made(auth: Auth, oauth2: OAuth2) -> tuple[LoginBackends, Backends]:
     internal: Any = SimpleNamespace(name="internal")
     broker: Any = SimpleNamespace(backends=Backends(internal, LoginAttempts()))
     broker.access, broker.refusals, broker.recheck = None, Refusals(), None
+    broker.engine = Engine()
     asked = AuthHttp(user_path="http://127.0.0.1:1/")
     config: Any = SimpleNamespace(auth=auth, oauth2=oauth2, auth_http=asked)
     return LoginBackends(config, broker, lambda: None), broker.backends

@@ -33,6 +33,7 @@ from leporid.server.oauth_settings import HTTP
 from leporid.server.outgoing import OutgoingError
 
 if TYPE_CHECKING:
+    from leporid.engine.bounds.jobs import Jobs
     from leporid.limits.refusals import Refusals
     from leporid.server.auth_requests import AuthRequests
 
@@ -64,6 +65,7 @@ class HttpRights:
         refusals: where those are counted that found no place.
         wake: says that something was given to the engine.
         revoked: (name) is called when that user had a right, and has it no more.
+        jobs: where those that wait are told.
         now_s: seconds.
     """
 
@@ -75,6 +77,7 @@ class HttpRights:
         refusals: Refusals,
         wake: Callable[[], None],
         revoked: Callable[[str], None],
+        jobs: Jobs,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._requests = requests
@@ -83,6 +86,7 @@ class HttpRights:
         self._share = Share(NAME, REQUESTS_MAX, refusals, WAITING_MAX)
         self._wake = wake
         self._revoked = revoked
+        self._jobs = jobs
         self._now_s = now_s
         # By name, address and tags: what the server is told of a user.
         self._users: WeakValueDictionary[_Key, RemoteRights] = WeakValueDictionary()
@@ -129,7 +133,7 @@ class HttpRights:
         def send(query: RightQuery, answered: _Answered) -> None:
             self._send(name, query, {**of_user, **_fields(query, name, host)}, answered)
 
-        return RemoteRights(send, self._age_s, self._now_s, lambda: self._revoked(name))
+        return RemoteRights(send, self._age_s, self._now_s, lambda: self._revoked(name), self._jobs)
 
     def _send(
         self, name: str, query: RightQuery, fields: dict[str, str], answered: _Answered

@@ -102,7 +102,13 @@ class LoginBackends:
         requests = self._requests = AuthRequests(self._config.auth_http)
         pool, refusals = self._threads(), broker.refusals
         rights = HttpRights(
-            requests, self._cache_s, pool, refusals, self._wake, revoked=broker.recheck
+            requests,
+            self._cache_s,
+            pool,
+            refusals,
+            self._wake,
+            broker.recheck,
+            broker.engine.jobs,
         )
         return HttpLogins(
             requests,

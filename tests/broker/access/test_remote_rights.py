@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 import pytest
 from tests.engine.session_fake import make_engine
+from tests.engine.slices import MS, steps_of
 
 from leporid.amqp.errors import AccessRefused, NotAllowed
 from leporid.broker.access import remote_rights
@@ -37,8 +40,13 @@ class Server:
         self.asked: list[RightQuery] = []
         self.waiting: dict[RightQuery, Callable[[bool | None], None]] = {}
         self.revocations = 0
+        self.engine = make_engine()
         self.rights = RemoteRights(
-            self.send, lambda: self.age_s, lambda: self.now_s, self.note_revocation
+            self.send,
+            lambda: self.age_s,
+            lambda: self.now_s,
+            self.note_revocation,
+            self.engine.jobs,
         )
         self.user = User(
             "jo",
@@ -184,6 +192,20 @@ def test_who_leaves_is_not_told(server: Server):
     server.say(READ, True)
     leave()
     assert told == ["stayed"]
+
+
+def test_many_that_wait_for_one_answer_are_told_in_steps(server: Server):
+    """Each goes on with what it waited to do."""
+    server.engine.clock.monotonic_ns = itertools.count(0, MS).__next__
+    told: list[int] = []
+    leaves = [server.rights.ask(READ, partial(told.append, at)) for at in range(100)]
+    server.say(READ, True)
+    assert len(told) <= 3
+    assert server.rights.grants(READ)
+    leaves[50]()
+    steps = steps_of(server.engine, lambda: len(told))
+    assert max(steps) <= 3
+    assert told == [*range(50), *range(51, 100)]
 
 
 def test_a_user_asks_for_what_it_does(server: Server):

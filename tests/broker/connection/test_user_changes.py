@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from tests.broker.peer import SECRET, Peer, World
@@ -27,6 +28,7 @@ from leporid.broker.access.remote_rights import (
     RightQuery,
 )
 from leporid.broker.connection.user_changes import look_at_user, recheck
+from leporid.engine.bounds.jobs import Jobs
 
 AGE_S = 8.0
 
@@ -44,7 +46,11 @@ class Deciding:
         self.holding = False
         self.asked: list[RightQuery] = []
         self.rights = RemoteRights(
-            self._send, lambda: AGE_S, self._now_s, lambda: self.world.broker.recheck("jo")
+            self._send,
+            lambda: AGE_S,
+            self._now_s,
+            lambda: self.world.broker.recheck("jo"),
+            cast("Jobs", self),
         )
         jo = User(
             "jo",
@@ -58,6 +64,10 @@ class Deciding:
 
     def _now_s(self) -> float:
         return self.world.engine.clock.now_ms / 1000
+
+    def start(self, steps: Iterator[object]) -> None:
+        """Do work as the engine, which is made later."""
+        self.world.engine.jobs.start(steps)
 
     def _send(self, query: RightQuery, answered: Callable[[bool | None], None]) -> None:
         self.asked.append(query)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.engine import frames
 from tests.engine.frames import ack, nack, publish, reject
 from tests.engine.session_fake import Peer
@@ -228,3 +232,55 @@ def test_the_offset_is_ours_whatever_the_publisher_wrote(table: bytes):
     ours = field("x-stream-offset", b"l" + bytes(8)) + field("k", b"t\1")
     assert event.raw == head + len(ours).to_bytes(4, "big") + ours + tail
     assert event.body == b"body"
+
+
+class Ack(NamedTuple):
+    """What a client does next: settle the unsettled delivery at this place of all, or those up to
+    it."""
+
+    at: int
+    multiple: bool
+
+
+class Ask(NamedTuple):
+    """Ask where a reader is."""
+
+    reader: int
+
+
+class Send(NamedTuple):
+    """A message for each of the readers."""
+
+
+STEPS = st.one_of(
+    st.builds(Ack, st.integers(0, 30), st.booleans()),
+    st.builds(Ask, st.integers(0, 2)),
+    st.just(Send()),
+)
+
+
+@given(st.lists(STEPS, max_size=60))
+def test_where_several_readers_of_one_channel_are(steps: list[Ack | Ask | Send]):
+    """Below the first of its own deliveries that is not settled, whatever others have, and whenever
+    that is asked."""
+    world = World()
+    peer = Peer(world.engine, {"s": world.stream})
+    readers = [peer.channel.consume_stream(world.stream, f"r{at}", 0, 0) for at in range(3)]
+    unsettled: dict[int, tuple[int, int]] = {}  # by tag: the reader, and the offset
+    for step in steps:
+        if isinstance(step, Send):
+            world.send(b"m")
+            world.sync()
+            for event in peer.deliveries():
+                unsettled[event.tag] = int(event.consumer[1:]), offset_of(event.raw)
+        elif isinstance(step, Ack) and unsettled:
+            tags = sorted(unsettled)
+            at = step.at % len(tags)
+            peer.feed(ack(1, tags[at], multiple=step.multiple))
+            for tag in tags[: at + 1] if step.multiple else [tags[at]]:
+                del unsettled[tag]
+        elif isinstance(step, Ask):
+            offsets = [offset for reader, offset in unsettled.values() if reader == step.reader]
+            reader = readers[step.reader]
+            assert reader.settled_offset == min(offsets, default=world.stream.end)
+            assert reader.has_unsettled == bool(offsets)

@@ -16,7 +16,7 @@ Source: RabbitMQ's rabbitmq_auth_backend_http: which resources there are, and wh
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
@@ -57,6 +57,7 @@ ROUNDS_MAX: Final = 16
 """Rights that one operation may wait for, one after the other; a declaration needs four."""
 
 Leave = Callable[[], None]
+_Waiting = OrderedDict[object, Callable[[], None]]
 
 
 class RightQuery(NamedTuple):
@@ -121,6 +122,7 @@ class RemoteRights:
         age_s: returns how long an answer counts.
         now_s: seconds.
         revoked: called when a right has been granted before, and is not any more.
+        jobs: where those that wait for one answer are told of it: there may be very many.
     """
 
     def __init__(
@@ -129,13 +131,15 @@ class RemoteRights:
         age_s: Callable[[], float],
         now_s: Callable[[], float],
         revoked: Callable[[], None],
+        jobs: Jobs,
     ) -> None:
         self._send = send
         self._age_s = age_s
         self._now_s = now_s
         self._revoked = revoked
+        self._jobs = jobs
         self._answers: OrderedDict[RightQuery, _Answer] = OrderedDict()
-        self._asking: dict[RightQuery, dict[object, Callable[[], None]]] = {}
+        self._asking: dict[RightQuery, _Waiting] = {}
 
     def __repr__(self) -> str:
         return f"<RemoteRights answers={len(self._answers)} asking={len(self._asking)}>"
@@ -173,23 +177,23 @@ class RemoteRights:
         """Have a right decided; see `PendingRight.ask`."""
         key = object()
         begun = query in self._asking
-        self._asking.setdefault(query, {})[key] = answered
+        waiting = self._asking.setdefault(query, OrderedDict())
+        waiting[key] = answered
         if not begun:
             self._begin(query)
 
         def leave() -> None:
-            self._asking.get(query, {}).pop(key, None)
+            waiting.pop(key, None)
 
         return leave
 
     def _begin(self, query: RightQuery) -> None:
-        self._asking.setdefault(query, {})
+        self._asking.setdefault(query, OrderedDict())
         self._send(query, lambda granted: self._answered(query, granted))
 
     def _answered(self, query: RightQuery, granted: bool | None) -> None:
         was_revoked = self._keep(query, granted)
-        for answered in self._asking.pop(query, {}).values():
-            answered()
+        self._jobs.start(_telling(self._asking.pop(query, OrderedDict())))
         if was_revoked:
             self._revoked()
 
@@ -208,6 +212,14 @@ class RemoteRights:
         if len(self._answers) > ANSWERS_MAX:
             self._answers.popitem(last=False)
         return before is not None and before.granted and not kept.granted
+
+
+def _telling(waiting: _Waiting) -> Iterator[None]:
+    """Tell all that wait for an answer, in order, and not those that leave meanwhile."""
+    while waiting:
+        _, answered = waiting.popitem(last=False)
+        answered()
+        yield
 
 
 _NOTHING: Final = Pattern("")

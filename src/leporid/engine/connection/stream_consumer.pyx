@@ -88,14 +88,20 @@ cdef class StreamConsumer(Consumer):
         """The offset of the first unsettled delivery; without one, that of the next message."""
         cdef size_t at = self.channel.unacked.start
         cdef uint64_t least = self.offset
+        # The channel's other consumers may have very many unsettled deliveries: those are looked
+        # through once, and not again by each question.
         if not self.unacked_count:
-            return least  # the channel's other consumers may have many unsettled deliveries
+            self.settled_below = self.channel.delivery_tag + 1
+            return least
         if self.channel.transaction is not None:
             for _, _, seq, consumer, _, _ in self.channel.transaction.settles:
                 if consumer is self:
                     least = min(least, <uint64_t> seq)  # until the transaction is committed
+        elif self.settled_below:
+            at = self.channel.unacked.above(self.settled_below - 1)
         while at < self.channel.unacked.end:
             if self.channel.unacked.entries[at].consumer == <void *> self:
+                self.settled_below = self.channel.unacked.entries[at].tag
                 return min(least, self.channel.unacked.entries[at].seq)
             at = self.channel.unacked.after(at)
         return least

@@ -214,9 +214,9 @@ class VirtualHost(VhostMetadata):
         """Go through the exchanges."""
         return (each for each in self._topology.exchanges.values() if not each.deleted)
 
-    def exchanges_now(self) -> list[ExchangeState]:
-        """Return all exchanges, for who goes through them slowly; as `queues_now`."""
-        return list(self._topology.exchanges.values())
+    def all_exchanges(self) -> Iterator[ExchangeState]:
+        """Go through all exchanges, as slowly as one likes; as `all_queues`."""
+        return iter(self._topology.exchanges.values())
 
     def exchange(self, name: str) -> ExchangeState:
         """Return an exchange; raises NotFound without one."""
@@ -273,12 +273,14 @@ class VirtualHost(VhostMetadata):
             if not queue.deleted and not queue.name.startswith(REPLY_PREFIX)
         )
 
-    def queues_now(self) -> list[QueueState]:
-        """Return all queues, those of direct reply-to as well, for who goes through them slowly.
+    def all_queues(self) -> Iterator[QueueState]:
+        """Go through all queues, those of direct reply-to as well, as slowly as one likes.
 
-        A copy costs a microsecond for a hundred; some may be deleted when it is looked at.
+        Those that are there all the time are met once. Others may come and go meanwhile: some may
+        be deleted when they are met. A list of all of them would be looked through by Python's
+        collector while it is young, which takes 5 ms for 50,000.
         """
-        return list(self._queues.values())
+        return iter(self._queues.values())
 
     # ------------------------------------------------------------------ exchanges
 
@@ -650,16 +652,13 @@ class VirtualHost(VhostMetadata):
     def emptying(self) -> Steps:
         """Delete all that is there, in steps; the virtual host is gone, and nobody has it open."""
         self.groups.close()
-        queues = self.queues_now()
-        while queues:
-            # Taken out of the list: it would keep all of them, to be freed in one piece.
-            yield from self.deleting_queue(queues.pop())
+        for queue in self.all_queues():
+            yield from self.deleting_queue(queue)
             yield None
         while self._queues:
             yield AWAITS  # somebody else is at the last ones
-        exchanges = list(self._topology.exchanges.values())
-        while exchanges:
-            yield from self._deleting_exchanges([exchanges.pop()])
+        for exchange in self.all_exchanges():
+            yield from self._deleting_exchanges([exchange])
         while self._topology.exchanges:
             yield AWAITS
         self.verdict_queues.close_all()

@@ -26,7 +26,7 @@ from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME
 from leporid.broker.exchange.exchange import DEFAULT_EXCHANGE
 from leporid.broker.exchange.types import Binding
 from leporid.broker.exchange.types.phash2 import phash2_of_table
-from leporid.broker.names import exchange_in, queue_in
+from leporid.broker.names import REPLY_PREFIX, exchange_in, queue_in
 from leporid.management import amqp_json
 from leporid.management.acting import Acting
 from leporid.management.authorization import not_found, vhosts_listed, visitor
@@ -211,14 +211,15 @@ def default_binding(queue: str) -> Binding:
 
 def default_bindings(vhost: VirtualHost) -> Iterator[tuple[str, Binding] | None]:
     """Go through those of the default exchange."""
-    for queue in list(vhost.queues()):
-        yield None if queue.deleted else (vhost.name, default_binding(queue.name))
+    for queue in vhost.all_queues():
+        gone = queue.deleted or queue.name.startswith(REPLY_PREFIX)
+        yield None if gone else (vhost.name, default_binding(queue.name))
 
 
 def all_bindings(vhost: VirtualHost) -> Iterator[tuple[str, Binding] | None]:
     """Go through the bindings of a virtual host; None for what was only looked at."""
     yield from default_bindings(vhost)
-    for exchange in in_order(vhost.exchanges_now(), key=lambda each: each.name):
+    for exchange in in_order(vhost.all_exchanges(), key=lambda each: each.name):
         yield None
         if exchange is not None and not exchange.deleted:
             yield from _in(vhost, exchange.outgoing)

@@ -67,7 +67,7 @@ class DeadLetterRoutes:
 def _rows(vhosts: list[VirtualHost]) -> Iterator[Row | None]:
     """Go through what was counted; None for each queue that was looked at."""
     for vhost in vhosts:
-        for queue in vhost.queues_now():
+        for queue in vhost.all_queues():
             yield None
             if not queue.deleted:
                 for key, count in queue.dead_lettered.items():

@@ -128,7 +128,7 @@ class ExchangeRoutes:
 def _exchanges(vhosts: list[VirtualHost]) -> Iterator[Any]:
     """Go through the exchanges that there are, as of now in each virtual host."""
     for vhost in vhosts:
-        for exchange in list(vhost.exchanges()):
+        for exchange in vhost.all_exchanges():
             yield None if exchange.deleted else (vhost.name, exchange)
 
 

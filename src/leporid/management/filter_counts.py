@@ -64,13 +64,12 @@ class FilterCountRoutes:
         """GET /api/filters/{vhost}: of each exchange, queue and stream where any was asked."""
         user, vhost = await self._around.enter(request)
         Parameters(request, ())
-        queues = vhost.queues_now()
         return self._around.listing(
             user,
             {
-                "exchanges": _exchanges(user, vhost, list(vhost.exchanges())),
-                "queues": _queues(user, vhost, queues),
-                "streams": _streams(user, vhost, queues),
+                "exchanges": _exchanges(user, vhost, vhost.all_exchanges()),
+                "queues": _queues(user, vhost, vhost.all_queues()),
+                "streams": _streams(user, vhost, vhost.all_queues()),
             },
         )
 

@@ -284,7 +284,7 @@ def queues_of(vhosts: list[VirtualHost]) -> Iterator[QueueState | None]:
     """Go through the queues that there are, as of now in each virtual host; None for others."""
     for vhost in vhosts:
         # To look at each before the first is shown would take a millisecond for 10,000.
-        for queue in vhost.queues_now():
+        for queue in vhost.all_queues():
             gone = queue.deleted or queue.name.startswith(REPLY_PREFIX)
             yield None if gone else queue
 

@@ -123,7 +123,7 @@ class StreamListRoutes:
 
 def _streams(vhost: VirtualHost) -> Iterator[QueueState | None]:
     """Go through the streams; None for each other queue."""
-    for queue in vhost.queues_now():
+    for queue in vhost.all_queues():
         yield queue if queue.stream is not None and not queue.deleted else None
 
 

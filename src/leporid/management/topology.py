@@ -131,12 +131,12 @@ class _Graph:
 
     def look(self) -> Iterator[None]:
         """Find what leads to an exchange without a binding: alternates and dead letters."""
-        for exchange in self.vhost.exchanges_now():
+        for exchange in self.vhost.all_exchanges():
             yield None
             if exchange.alternate is not None and not exchange.deleted:
                 node = Node("exchange", exchange.name)
                 self._to_exchange.setdefault(exchange.alternate, []).append(node)
-        for queue in self.vhost.queues_now():
+        for queue in self.vhost.all_queues():
             yield None
             target = None if queue.deleted else dead_letter_exchange(queue)
             if target is not None:
@@ -148,7 +148,7 @@ class _Graph:
         Exchanges that every virtual host has are left out unless something is bound to them.
         """
         wanted = None if name is None else name.casefold()
-        for exchange in in_order(self.vhost.exchanges_now(), key=lambda each: each.name):
+        for exchange in in_order(self.vhost.all_exchanges(), key=lambda each: each.name):
             yield None
             if exchange is None or exchange.deleted:
                 continue
@@ -156,7 +156,7 @@ class _Graph:
                 continue
             if wanted is None or (exchange.name and wanted in exchange.name.casefold()):
                 self._add(Node("exchange", exchange.name))
-        for queue in self.vhost.queues_now():
+        for queue in self.vhost.all_queues():
             yield None
             if queue.deleted or queue.name.startswith(REPLY_PREFIX):
                 continue
@@ -200,16 +200,16 @@ class _Graph:
             yield None if key is None else self._existing(Node("queue", key))
 
     def _of_exchange(self, exchange: ExchangeState) -> Iterator[Node | None]:
-        for binding in list(exchange.outgoing):
+        for binding in exchange.outgoing:
             yield Node(binding.destination_kind, binding.destination)
-        for binding in list(exchange.incoming):
+        for binding in exchange.incoming:
             yield Node("exchange", binding.source)
         if exchange.alternate is not None:
             yield self._existing(Node("exchange", exchange.alternate))
         if exchange.name != DEFAULT_EXCHANGE:
             yield from self._to_exchange.get(exchange.name, ())
             return
-        for queue in self.vhost.queues_now():
+        for queue in self.vhost.all_queues():
             yield None if queue.deleted else Node("queue", queue.name)
 
     def _existing(self, node: Node) -> Node | None:
@@ -262,7 +262,7 @@ class _Graph:
 
     def _outgoing(self, exchange: ExchangeState) -> Iterator[Binding]:
         if exchange.name != DEFAULT_EXCHANGE:
-            return iter(list(exchange.outgoing))
+            return iter(exchange.outgoing)
         queues_here = (node.name for node in list(self.nodes) if node.kind == "queue")
         return chain(exchange.outgoing, map(default_binding, queues_here))
 

@@ -85,7 +85,7 @@ def _vhosts(broker: Broker, names: Collection[str]) -> list[VirtualHost]:
 
 def _queues(broker: Broker, names: Collection[str]) -> Iterator[QueueState]:
     for vhost in _vhosts(broker, names):
-        yield from vhost.queues_now()
+        yield from vhost.all_queues()
 
 
 def _queue_labels(queue: QueueState) -> str | None:
@@ -129,7 +129,7 @@ def _exchanges(
     broker: Broker, names: Collection[str]
 ) -> Iterator[tuple[VirtualHost, ExchangeState]]:
     for vhost in _vhosts(broker, names):
-        for exchange in vhost.exchanges_now():
+        for exchange in vhost.all_exchanges():
             yield vhost, exchange
 
 

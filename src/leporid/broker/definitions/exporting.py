@@ -166,7 +166,7 @@ def policy_definition(vhost: str, policy: Policy) -> dict[str, Any]:
 
 def _queues(vhost: VirtualHost, listed: set[tuple[str, str, str]]) -> Items:
     """Exclusive queues cannot be made again, nor those whose names the broker gave."""
-    for queue in list(vhost.queues()):
+    for queue in vhost.all_queues():
         if queue.deleted or queue.owner is not None or queue.name.startswith(SYSTEM_PREFIX):
             yield None
             continue
@@ -181,7 +181,7 @@ def _queues(vhost: VirtualHost, listed: set[tuple[str, str, str]]) -> Items:
 
 
 def _exchanges(vhost: VirtualHost, listed: set[tuple[str, str, str]]) -> Items:
-    for exchange in list(vhost.exchanges()):
+    for exchange in vhost.all_exchanges():
         if exchange.deleted or exchange.name == DEFAULT_EXCHANGE:
             yield None
             continue
@@ -201,9 +201,9 @@ def _exchanges(vhost: VirtualHost, listed: set[tuple[str, str, str]]) -> Items:
 
 
 def _bindings(vhost: VirtualHost, listed: set[tuple[str, str, str]]) -> Items:
-    for exchange in list(vhost.exchanges()):
+    for exchange in vhost.all_exchanges():
         yield None
-        for binding in tuple(exchange.outgoing):
+        for binding in exchange.outgoing:
             ends = (
                 (vhost.name, "exchange", binding.source),
                 (vhost.name, binding.destination_kind, binding.destination),

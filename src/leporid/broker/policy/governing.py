@@ -119,15 +119,14 @@ class Governor:
 
     def following(self) -> Steps:
         """Have everything governed by what the policies say; what is made meanwhile is already."""
-        exchanges = list(self._topology.exchanges.values())
-        for queue in self._vhost.queues_now():
+        for queue in self._vhost.all_queues():
             found = self.of_queue(queue)
             if not queue.deleted and not _is_same(found, queue.governed):
                 queue.governed = found
                 effects.adjust(self._vhost, queue)
                 self._vhost.used(queue)
             yield None
-        for exchange in exchanges:
+        for exchange in self._vhost.all_exchanges():
             found = self.of_exchange(exchange.name)
             if not exchange.deleted and not _is_same(found, exchange.governed):
                 exchange.governed = found

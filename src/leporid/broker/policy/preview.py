@@ -75,7 +75,7 @@ class Preview:
     def effects(self) -> Iterator[Effect | None]:
         """Go through queues and exchanges; None for one that the change does not concern."""
         governor = self._vhost.governor
-        for queue in self._vhost.queues_now():
+        for queue in self._vhost.all_queues():
             if queue.deleted or queue.name.startswith(REPLY_PREFIX):
                 yield None
                 continue
@@ -85,7 +85,7 @@ class Preview:
             yield found and Effect(
                 "queue", queue.name, queue.type.name, *found, _excess(queue, after, found[0])
             )
-        for exchange in self._vhost.exchanges_now():
+        for exchange in self._vhost.all_exchanges():
             if exchange.deleted or exchange.name == DEFAULT_EXCHANGE:
                 yield None
                 continue

@@ -221,8 +221,7 @@ def names(vhost: VirtualHost) -> Iterator[tuple[str, int] | None]:
     """
     found: set[str] = set()
     parts: set[str] = set()
-    queues = vhost.queues_now()
-    for exchange in list(vhost.exchanges()):
+    for exchange in vhost.all_exchanges():
         if not _is_marked(exchange):
             yield None
             continue
@@ -230,7 +229,7 @@ def names(vhost: VirtualHost) -> Iterator[tuple[str, int] | None]:
         found.add(exchange.name)
         parts.update(stream.name for stream in streams)
         yield exchange.name, len(streams)
-    for queue in queues:
+    for queue in vhost.all_queues():
         if queue.stream is None or queue.deleted or queue.name in parts or queue.name in found:
             yield None
         else:
@@ -243,13 +242,12 @@ def placed(vhost: VirtualHost) -> Iterator[tuple[QueueState, str, int] | None]:
     None for what is no stream, as in `names`.
     """
     places: dict[str, tuple[str, int]] = {}
-    queues = vhost.queues_now()
-    for exchange in list(vhost.exchanges()):
+    for exchange in vhost.all_exchanges():
         if _is_marked(exchange):
             for number, queue in enumerate(_parts(vhost, exchange)):
                 places[queue.name] = exchange.name, number
         yield None
-    for queue in queues:
+    for queue in vhost.all_queues():
         if queue.stream is None or queue.deleted:
             yield None
         else:

@@ -84,8 +84,6 @@ cdef class ShardedDict:
         self.change_counts(key, -1)
 
     def __iter__(self):
-        if self.root.entries is not None:
-            return iter(list(self.root.entries))
         return _keys(self.root)
 
     cpdef object get(self, key):
@@ -94,8 +92,6 @@ cdef class ShardedDict:
 
     def values(self):
         """The values, in the order of the keys."""
-        if self.root.entries is not None:
-            return iter(list(self.root.entries.values()))
         return _values(self.root)
 
     def popitem(self):
@@ -145,7 +141,7 @@ cdef class ShardedDict:
 def _keys(Shard shard):
     # What divides meanwhile has been copied, or is met divided.
     if shard.entries is not None:
-        yield from list(shard.entries)
+        yield from _draining(list(shard.entries))
     else:
         for part in shard.shards:
             yield from _keys(part)
@@ -153,7 +149,14 @@ def _keys(Shard shard):
 
 def _values(Shard shard):
     if shard.entries is not None:
-        yield from list(shard.entries.values())
+        yield from _draining(list(shard.entries.values()))
     else:
         for part in shard.shards:
             yield from _values(part)
+
+
+def _draining(list copied):
+    # What has gone meanwhile is freed one by one, and not with the last of them.
+    copied.reverse()
+    while copied:
+        yield copied.pop()

@@ -150,9 +150,8 @@ class Broker:
         self.session_index, self.churn = SessionIndex(), Churn()
         self.refusals = Refusals()
         self.memory = Memory(memory_bytes_max, self.refusals)
-        # Those that have connections; of users, and of addresses before the login.
+        # Of users, and of addresses before the login: all of these have as much as one user.
         self._parties: WeakValueDictionary[tuple[str, Hashable], Party] = WeakValueDictionary()
-        # All addresses together have no more of a turn than one user: addresses cost nothing.
         self._without_login = Party()
         self.unused = UnusedQueues(self._expire)
         self.handovers, self.cancels = Handovers(engine.jobs), Cancels(engine)
@@ -172,8 +171,7 @@ class Broker:
         # count grow has that generation to wait for.
         self.recorded_count = self.recorded_generation = 0
         self._record, self._random_bytes = record, random_bytes
-        self._next_queue_id = 1
-        self._configured_policies = policies or {}
+        self._next_queue_id, self._configured_policies = 1, policies or {}
         self._redeclare, self._unknown_arguments = redeclare, unknown_arguments
 
     def __repr__(self) -> str:

@@ -544,7 +544,7 @@ class VirtualHost(VhostMetadata):
         self._queue_count -= 1
         self._registry.churn.queues_deleted += 1
         queue.engine.uncount()
-        for subscription in tuple(queue.subscriptions):
+        for subscription in queue.subscriptions:
             if subscription in queue.subscriptions:  # its channel may have ended meanwhile
                 subscription.subscriber.lose(subscription)
             yield None

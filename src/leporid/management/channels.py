@@ -7,6 +7,7 @@ made (`paging`). Invariant: who does not monitor sees the channels of its own co
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
@@ -98,9 +99,10 @@ class ChannelRoutes:
         shown = self._table.show(channel, columns)
         if columns is None:
             node = self._around.node_name
-            own, members = tuple(channel.subscriptions.values()), tuple(channel.members.values())
-            consumers: tuple[Any, ...] = (*own, *members)
-            shown["consumer_details"] = (shown_consumer(each, node) for each in consumers)
+            shown["consumer_details"] = chain(
+                (shown_consumer(each, node) for each in channel.subscriptions.values()),
+                (shown_consumer(each, node) for each in tuple(channel.members.values())),
+            )
         return self._around.listing(user, shown)
 
 

@@ -45,8 +45,9 @@ class ConsumerRoutes:
         name = request.query_params.get("queue")
         if name:
             queues = [queue for vhost in vhosts if (queue := vhost.find_queue(name)) is not None]
-            found = [each for queue in queues for each in tuple(queue.subscriptions)]
-            return await self._lists.answer(request, user, found, len(found))
+            found = (each for queue in queues for each in queue.subscriptions)
+            count = sum(len(queue.subscriptions) for queue in queues)
+            return await self._lists.answer(request, user, found, count)
         count = sum(vhost.consumers.count for vhost in vhosts)
         return await self._lists.answer(request, user, self._consumers(vhosts), count)
 
@@ -57,7 +58,7 @@ class ConsumerRoutes:
             if not session.opened or session.vhost not in vhosts:
                 continue
             for channel in tuple(session.channels.values()):
-                yield from tuple(channel.subscriptions.values())
+                yield from channel.subscriptions.values()
                 yield from tuple(channel.members.values())
 
 

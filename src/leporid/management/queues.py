@@ -126,10 +126,11 @@ class QueueRoutes:
             shown = shown if columns is None else columns.of_shown(shown)
         if columns is None:
             node = self._around.node_name
-            consumers = tuple(queue.subscriptions)
             shown |= {
                 "consumer_details": (
-                    shown_consumer(each, node) for each in consumers if each in queue.subscriptions
+                    shown_consumer(each, node)
+                    for each in queue.subscriptions
+                    if each in queue.subscriptions
                 ),
                 "deliveries": [],
                 "incoming": [],

@@ -41,9 +41,9 @@ def test_the_end_of_a_channel_takes_its_consumers_off_their_queues(peer: Peer):
     for _ in steps:
         pass
     assert channel.engine.consumers == []  # type: ignore[attr-defined]
-    assert channel.subscriptions == {}
+    assert not channel.subscriptions
     vhost = peer.session.vhost
-    assert vhost.queue("a").subscriptions == {}
+    assert not vhost.queue("a").subscriptions
     assert vhost.find_queue("b") is None
     assert peer.sent(BasicCancel) == []
 
@@ -53,7 +53,7 @@ def test_losing_a_consumer(peer: Peer):
     channel = channel_of(peer)
     queue = peer.session.vhost.queue("a")
     channel.lose(*queue.subscriptions)
-    assert (queue.subscriptions, channel.subscriptions) == ({}, {})
+    assert (len(queue.subscriptions), len(channel.subscriptions)) == (0, 0)
     assert channel.is_taken("t")
     peer.session.broker.cancels.run(0)
     assert not channel.is_taken("t")

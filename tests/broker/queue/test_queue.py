@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.broker.peer import World
 
 from leporid.amqp.errors import PreconditionFailed, ResourceLocked
 from leporid.amqp.tables import Value
-from leporid.broker.queue.queue import Consumers, ConsumerState, QueueState
+from leporid.broker.queue import queue as queue_module
+from leporid.broker.queue.queue import Consumers, ConsumerState, QueueState, Subscriptions
+
+ANY: Any = None
 
 
 class Somebody:
@@ -69,7 +77,49 @@ def test_consumers_come_and_go():
     assert exclusive(queue) is alone
     queue.remove(alone)
     assert exclusive(queue) is None
-    assert queue.subscriptions == {}
+    assert not queue.subscriptions
+
+
+@given(st.lists(st.integers(-1, 30), max_size=80))
+def test_its_consumers_are_in_the_order_in_which_they_came(steps: list[int]):
+    """A number removes the consumer at that place; -1 adds one."""
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(queue_module, "PART_CONSUMERS", 4)
+        subscriptions = Subscriptions()
+        model: list[ConsumerState] = []
+        slowly = iter(subscriptions)
+        met: list[ConsumerState] = []
+        for step in steps:
+            if step < 0:
+                model.append(ConsumerState("c", ANY, ANY, exclusive=False))
+                subscriptions.add(model[-1])
+            elif model:
+                gone = model.pop(step % len(model))
+                subscriptions.remove(gone)
+                assert gone not in subscriptions
+            if step % 3 == 0:
+                met += islice(slowly, 1)
+            assert list(subscriptions) == model
+            assert len(subscriptions) == len(model)
+            assert all(each in subscriptions for each in model)
+        assert len(set(map(id, met))) == len(met)
+
+
+def test_who_is_there_all_the_time_is_met_while_others_come_and_go(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(queue_module, "PART_CONSUMERS", 2)
+    subscriptions = Subscriptions()
+    staying = [ConsumerState("c", ANY, ANY, exclusive=False) for _ in range(7)]
+    for each in staying:
+        subscriptions.add(each)
+    met = []
+    for each in subscriptions:
+        met.append(each)
+        other = ConsumerState("other", ANY, ANY, exclusive=False)
+        subscriptions.add(other)
+        subscriptions.remove(other)
+    assert met == staying
 
 
 def test_what_it_says_of_itself():

@@ -24,10 +24,13 @@ from leporid.amqp.methods import (
 )
 from leporid.amqp.tables import Value
 from leporid.broker.policy.policies import make_policy
+from leporid.broker.queue.queue import ConsumerState
 from leporid.broker.queue.unused import EXPIRED_MAX, LOOKS_MAX, STALE_SLACK, UnusedQueues
 from leporid.broker.settings.effects import EXPIRY
 from leporid.broker.settings.effects import expires_ms as expiry_of
 from leporid.broker.stored import StoredQueue
+
+NOBODY: Any = None
 
 
 @dataclass
@@ -278,13 +281,15 @@ class UseMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from("ab"))
     def consume(self, name: str) -> None:
-        self.queues[name].subscriptions[object()] = None  # type: ignore[index]
+        queue: Any = self.queues[name]
+        queue.subscriptions.add(ConsumerState("c", queue, NOBODY, exclusive=False))
 
     @rule(name=st.sampled_from("ab"))
     @precondition(lambda self: any(each.subscriptions for each in self.queues.values()))
     def cancel(self, name: str) -> None:
         if self.queues[name].subscriptions:
-            self.queues[name].subscriptions.clear()
+            for consumer in self.queues[name].subscriptions:
+                self.queues[name].subscriptions.remove(consumer)
             self.use(name)
 
     @rule(milliseconds=st.integers(1, 15))

@@ -6,7 +6,7 @@ import pytest
 from tests.engine.allocations import allocated_bytes
 from tests.engine.frames import ack, nack, publish, reject
 from tests.engine.session_fake import Peer
-from tests.engine.slices import SOME, cut_often, steps_of
+from tests.engine.slices import SOME, cut_often, steps_of, turns
 from tests.engine.stream_world import World
 
 TEXT = (
@@ -377,6 +377,26 @@ def test_a_very_short_timeout_does_not_keep_the_broker_busy(engine, queue, reade
     engine.clock.now_ms += 1
     engine.run()
     assert engine.next_due_ms == engine.clock.now_ms + 20
+
+
+def test_very_many_consumers_of_a_channel_are_looked_at_in_slices(engine, queue, peer, reader):
+    """The time of each may be another one. What is fetched meanwhile is overdue in time, too."""
+    for number in range(2000):
+        reader.channel.consume(queue, str(number), False, 0, 1, timeout_ms=1000 + number)
+    send(peer, "a")
+    assert len(deliver(engine, reader)) == 1
+    cut_often(engine, units=1)
+    engine.clock.now_ms += 999
+    reader.feed(ack(1, 1))
+    engine.clock.now_ms += 1
+    looked = sum(1 for _ in turns(engine))
+    assert looked > 2000 / SOME
+    engine.clock.monotonic_ns = None
+    send(peer, "b")
+    assert len(deliver(engine, reader)) == 1
+    deliver(engine, reader, 1000)
+    deliver(engine, reader, 2000)
+    assert reader.faults == [(1, 406)]
 
 
 def test_timers_of_channels_that_are_gone_are_forgotten_in_slices(engine, queue):

@@ -22,6 +22,7 @@ from leporid.broker.names import GENERATED_QUEUE_PREFIX, REPLY_PREFIX
 from leporid.broker.queue.queue import ConsumerState, QueueState
 from leporid.broker.stream.readers import TrackedConsumer
 from leporid.engine.bounds.jobs import AWAITS
+from leporid.engine.bounds.sharded_dict import ShardedDict
 
 if TYPE_CHECKING:
     from leporid.broker.connection.session import ConnectionState
@@ -60,9 +61,9 @@ class ChannelState:
         self.engine = engine
         # By consumer tag. The consumer of direct reply-to is not among them, as in RabbitMQ,
         # where its tag may be used a second time.
-        self.subscriptions: dict[str, ConsumerState] = {}
+        self.subscriptions: ShardedDict[str, ConsumerState] = ShardedDict()
         # By consumer tag: those that the broker has ended, until their client is told.
-        self._cancelled: dict[str, ConsumerState | Member] = {}
+        self._cancelled: ShardedDict[str, ConsumerState | Member] = ShardedDict()
         self.replies: ConsumerState | None = None
         self.last_queue = ""
         self._new_name = ""
@@ -156,7 +157,7 @@ class ChannelState:
 
     def lose(self, subscription: ConsumerState) -> None:
         """The queue is going: end the consumer; the client is told in the next round."""
-        self.subscriptions.pop(subscription.tag, None)
+        self.subscriptions.pop(subscription.tag)
         self._cancel(subscription)
         subscription.queue.remove(subscription)
         self._will_tell(subscription)
@@ -165,7 +166,7 @@ class ChannelState:
         """End the consumers of queues that the user may not read any more, in steps."""
         session = self.session
         user, vhost = session.user, session.vhost
-        for subscription in tuple(self.subscriptions.values()):
+        for subscription in self.subscriptions.values():
             queue = subscription.queue.name
             may = yield from decided(partial(user.may, "read", "queue", queue, vhost.name))
             if not may and self.subscriptions.get(subscription.tag) is subscription:
@@ -201,7 +202,7 @@ class ChannelState:
         elif tag in self.members:
             self.leave(self.members[tag])
         else:
-            self._cancelled.pop(tag, None)
+            self._cancelled.pop(tag)
 
     def join(self, member: Member) -> None:
         """A consumer here reads in a group."""
@@ -250,13 +251,13 @@ class ChannelState:
         From the first step on nothing is delivered.
         """
         self.engine.mute()
-        self._cancelled.clear()
+        self._cancelled = ShardedDict()
         if self._ending:
             while not self._ended:
                 yield AWAITS
             return
         self._ending = True
-        for subscription in tuple(self.subscriptions.values()):
+        for subscription in self.subscriptions.values():
             self._cancel(subscription)
             yield None
         # Those that joined last are those that wait for a partition: they go first.

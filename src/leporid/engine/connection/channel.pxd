@@ -5,6 +5,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 cdef class Channel  # before the modules that know it, too
 
 from leporid.engine.bounds.accounts cimport Account
+from leporid.engine.bounds.sharded_dict cimport ShardedDict
 from leporid.engine.connection.assembly cimport Assembly
 from leporid.engine.connection.confirms cimport Confirms
 from leporid.engine.connection.connections cimport Connections
@@ -64,7 +65,7 @@ cdef class Channel:
     cdef object session
     cdef public object trace        # told of publishes and deliveries (`tracing`); None: nobody is
     cdef Account account            # of the connection
-    cdef dict consumers             # as keys, in order of arrival
+    cdef ShardedDict consumers      # as keys
     cdef readonly uint64_t delivery_tag
     cdef UnackedDeliveries unacked
     # What is being settled in steps: deliveries up to this tag (0: none), and how.

@@ -17,6 +17,7 @@ from cpython.ref cimport Py_DECREF
 
 from leporid.engine.bounds.accounts cimport Account
 from leporid.engine.bounds.clock cimport spend
+from leporid.engine.bounds.sharded_dict cimport ShardedDict
 from leporid.engine.connection.confirms cimport Confirms, Pending
 from leporid.engine.connection.connections cimport Connections
 from leporid.engine.connection.consumer cimport Consumer
@@ -117,7 +118,7 @@ cdef class Channel:
         self.number = number
         self.session = session
         self.account = account
-        self.consumers = {}
+        self.consumers = ShardedDict()
         self.unacked = UnackedDeliveries()
         self.late_acks = LateAcks()
         self.confirms = Confirms()
@@ -216,7 +217,8 @@ cdef class Channel:
 
     def cancel(self, Consumer consumer not None):
         """End a consumer; its unsettled deliveries stay with the channel."""
-        if self.consumers.pop(consumer, self) is None:
+        if consumer in self.consumers:
+            del self.consumers[consumer]
             end_consumer(self, consumer)
 
     def get(self, Queue queue not None, bint no_ack):
@@ -857,7 +859,7 @@ cdef class Channel:
         if self.ending:
             return
         self.ending = True
-        while self.consumers:
+        while len(self.consumers):
             end_consumer(self, self.consumers.popitem()[0])
             yield
         self.transactional = False

@@ -13,7 +13,7 @@ from leporid.engine.wire.record cimport Record
 cdef class StreamConsumer(Consumer):
     cdef Cursor cursor
     cdef readonly uint64_t wanted   # the offset that it was started at
-    cdef uint64_t settled_below     # no delivery with a lower tag is unsettled, unless in a transaction
+    cdef uint64_t settled_below     # deliveries with lower tags are settled; 0: who knows
     cdef bint waiting               # for credit, or for its output to drain
     cdef Choice choice              # its filter; None: all messages
     cdef uint64_t looked            # up to this offset the summaries were checked

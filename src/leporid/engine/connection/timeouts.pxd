@@ -18,6 +18,7 @@ cdef class Check:
     # The first of these to be overdue, and the shortest timeout among them.
     cdef uint64_t earliest_ms, least_ms
     cdef bint all                   # of its deliveries have been looked at
+    cdef object consumers           # that are still to be looked at; None: deliveries are first
 
 cdef class Timeouts:
     cdef Connections connections
@@ -31,6 +32,7 @@ cdef class Timeouts:
     cdef int turn(self) except -1
     cdef int begin(self, Channel channel) except -1
     cdef bint look(self, Check check) except -1
+    cdef bint look_at_consumers(self, Check check) except -1
     cdef int end(self, Check check) except -1
     cdef int set_alarm(self, Channel channel, uint64_t at_ms) except -1
 

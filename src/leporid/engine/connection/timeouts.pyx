@@ -183,22 +183,33 @@ cdef class Timeouts:
             check.all = True
         channel.unacked.walks -= 1
         channel.unacked.trim()
+        if check.consumers is None:
+            check.consumers = iter(channel.consumers)
+        return self.look_at_consumers(check)
+
+    cdef bint look_at_consumers(self, Check check) except -1:
+        """Note when deliveries could be overdue that a channel's consumers have not got yet;
+        returns whether the slice is over before all were looked at."""
+        cdef Consumer consumer
+        cdef uint64_t timeout_ms
+        for consumer in check.consumers:
+            timeout_ms = timeout_of(self.connections, consumer.queue, consumer)
+            if timeout_ms and not consumer.no_ack:
+                check.least_ms = min(check.least_ms, timeout_ms)
+                check.earliest_ms = min(check.earliest_ms,
+                                        self.connections.clock.now_ms + timeout_ms)
+            if spend(self.connections.clock, 1):
+                return True
         self.end(check)
         return False
 
     cdef int end(self, Check check) except -1:
         """A channel was checked: set its timer again."""
         cdef Channel channel = check.channel
-        cdef Consumer consumer
-        cdef uint64_t timeout_ms, now_ms = self.connections.clock.now_ms
+        cdef uint64_t now_ms = self.connections.clock.now_ms
         channel.check = None
-        if not channel.consumers and channel.unacked.is_empty():
+        if not len(channel.consumers) and channel.unacked.is_empty():
             return self.forget(channel)
-        for consumer in channel.consumers:
-            timeout_ms = timeout_of(self.connections, consumer.queue, consumer)
-            if timeout_ms and not consumer.no_ack:
-                check.least_ms = min(check.least_ms, timeout_ms)
-                check.earliest_ms = min(check.earliest_ms, now_ms + timeout_ms)
         if check.all:
             channel.timeout_least_ms = check.least_ms
         channel.ring_at_ms = NO_LIMIT

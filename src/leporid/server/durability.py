@@ -9,19 +9,27 @@ no generation is closed before everything of the last one is noted.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
 from leporid.durable import Change
 from leporid.engine.engine import Engine
 from leporid.server.histograms import BYTES, SYNC_SECONDS, Histogram
-from leporid.storage.definitions import Definitions
+from leporid.server.repeating import Repeating
+from leporid.storage.definitions import Definitions, DefinitionsError
 from leporid.storage.segments import SegmentFiles
 from leporid.storage.streams import StreamLogs, StreamWork
 from leporid.storage.syncer import Job, Rest, Syncer
 
 # Durable facts that nobody waits for reach the disk this much later at most.
 IDLE_SYNC_S: Final = 0.05
+# A disk that has not answered for so long may never do: clients wait for confirms meanwhile, and
+# should go elsewhere. Where it works, a sync of all that memory can hold takes less.
+SILENT_S: Final = 30.0
+WATCH_EVERY_S: Final = 5.0
+
+logger = logging.getLogger(__name__)
 
 
 class Durability:
@@ -78,6 +86,9 @@ class Durability:
             sync=sync,
         )
         self._failed = failed
+        self._said_silent = False
+        self._watch = Repeating(WATCH_EVERY_S, self._look)
+        definitions.copy_failed = lambda error: call(self._note_copy, error)
         engine.logs.map_segment = files.map
         engine.streams.map_segment = streams.map
 
@@ -85,6 +96,29 @@ class Durability:
         """A definition changed; it belongs to the current generation."""
         self._changes.append(change)
         self._engine.logs.note_change()
+
+    @property
+    def waits_s(self) -> float:
+        """How long the generation that is on its way to the disk has been so; 0 without one."""
+        return 0.0 if self._job is None else self._loop.time() - self._began
+
+    @property
+    def silent(self) -> bool:
+        """Whether the disk has not answered for long."""
+        return self.waits_s > SILENT_S
+
+    def _look(self) -> None:
+        if self.silent == self._said_silent:
+            return
+        self._said_silent = self.silent
+        if self.silent:
+            logger.error("the disk has not finished a sync for %.0f s", self.waits_s)
+        else:
+            logger.warning("the disk has finished its sync")
+
+    @staticmethod
+    def _note_copy(error: DefinitionsError) -> None:
+        logger.error("no copy of the definitions until the next start: %s", error)
 
     def poll(self) -> None:
         """Start a sync if somebody waits for one, or soon if something should not wait long."""
@@ -199,6 +233,7 @@ class Durability:
 
     def stop(self) -> None:
         """End the sync thread; call `drain` before."""
+        self._watch.stop()
         if self._timer is not None:
             self._timer.cancel()
         self._syncer.stop()

@@ -40,9 +40,13 @@ class Machine:
         new.write_text("\n".join(faults))
         new.rename(self._faults)
 
-    def get(self, path: str) -> httpx.Response:
+    def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
         url = f"http://127.0.0.1:{self.broker.http_port}{path}"
-        return httpx.get(url, auth=("guest", "guest"), trust_env=False, timeout=PATIENCE_S)
+        with httpx.Client(auth=("guest", "guest"), trust_env=False, timeout=PATIENCE_S) as client:
+            return client.request(method, url, json=body)
+
+    def get(self, path: str) -> httpx.Response:
+        return self.ask("GET", path)
 
     def health(self) -> object:
         return self.get("/health").json()
@@ -112,6 +116,21 @@ def test_a_disk_that_fails_ends_the_broker_before_it_confirms_anything(
             assert got is not None
             assert got.body == body(number)
     assert machine.broker.stop() == 0
+
+
+def test_who_changes_something_over_http_is_told_that_the_disk_failed(machine: Machine):
+    publisher(machine.broker).close()
+    machine.fail("fdatasync EIO")
+    message = {
+        "properties": {"delivery_mode": 2},
+        "routing_key": QUEUE,
+        "payload": "m",
+        "payload_encoding": "string",
+    }
+    answer = machine.ask("POST", "/api/exchanges/%2F/amq.default/publish", message)
+    assert (answer.status_code, answer.json()["error"]) == (503, "storage-failed")
+    assert machine.ended() == 1
+    assert "asyncio.exceptions.CancelledError" not in machine.logged()
 
 
 def test_a_disk_that_hangs_is_said_and_nothing_is_confirmed_meanwhile(machine: Machine):

@@ -70,7 +70,7 @@ class Durability:
         self.bytes = Histogram("Bytes of the logs that one sync wrote", BYTES)
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
         self._error: BaseException | None = None
 
         def call(what: Callable[..., None], *arguments: object) -> None:
@@ -193,12 +193,13 @@ class Durability:
         await begun
         return generation
 
-    async def until(self, generation: int) -> None:
-        """Return when that generation is on disk; never, if nothing can be written any more."""
-        if self._engine.logs.synced < generation:
-            future = self._loop.create_future()
+    async def until(self, generation: int) -> bool:
+        """Return True when that generation is on disk; False if it never is, as the disk failed."""
+        if self._engine.logs.synced < generation and self._error is None:
+            future: asyncio.Future[bool] = self._loop.create_future()
             self._waiting.append((generation, future))
-            await future
+            return await future
+        return self._engine.logs.synced >= generation
 
     def _release(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -206,13 +207,16 @@ class Durability:
             if future.done():
                 continue  # nobody waits for it any more
             if generation <= self._engine.logs.synced:
-                future.set_result(None)
+                future.set_result(True)
+            elif self._error is not None:
+                future.set_result(False)
             else:
                 self._waiting.append((generation, future))
 
     def _fail(self, error: BaseException) -> None:
         self._error = error
         self._idle.set()
+        self._release()
         self._failed(error)
 
     @property

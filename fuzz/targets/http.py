@@ -140,10 +140,11 @@ class Interface:
     def _leases(self) -> list[Lease]:
         return [each.lease for each in self.around.leases.values()]
 
-    async def _until_synced(self, generation: int) -> None:
+    async def _until_synced(self, generation: int) -> bool:
         self.world.turn()
         if self.world.engine.logs.synced < generation:
             raise Defect("a sync did not do all there was")
+        return True
 
     async def _try_filter_class(self, filter_class: FilterClass) -> None:
         """No process is started here."""

@@ -37,10 +37,17 @@ BIG: dict[str, Value] = {f"key {at}": "x" * 1000 for at in range(100)}
 SHARE = WATERMARK // 2
 
 
+# What events call the broker; an administrator, or an issuer of tokens, may name a user so.
+NAMED_AS_BROKER = "rmq-internal"
+
+
 @pytest.fixture
 def world() -> World:
-    ann = User("ann", salted_sha256("ann", SECRET), permissions={"/": EVERYTHING})
-    return World(ann, memory_bytes_max=WATERMARK)
+    users = (
+        User(name, salted_sha256(name, SECRET), permissions={"/": EVERYTHING})
+        for name in ("ann", NAMED_AS_BROKER)
+    )
+    return World(*users, memory_bytes_max=WATERMARK)
 
 
 def ann_in(world: World) -> Peer:
@@ -63,13 +70,14 @@ def defined(world: World) -> dict[str, int]:
     return {name: size for name, _, size in world.broker.memory.by_user() if size}
 
 
-def test_one_user_defines_four_fifths_of_what_all_may(world: World) -> None:
-    text = flood(world)
-    assert text.startswith("PRECONDITION_FAILED - cannot make exchange 'guest")
+@pytest.mark.parametrize("user", ["guest", NAMED_AS_BROKER])
+def test_one_user_defines_four_fifths_of_what_all_may(world: World, user: str) -> None:
+    text = flood(world, user)
+    assert text.startswith(f"PRECONDITION_FAILED - cannot make exchange '{user}")
     assert "what the user has defined keeps" in text
     assert SHARE * 3 / 4 < world.broker.memory.definitions.bytes < SHARE * 4 / 5
     assert world.broker.refusals.by_kind["memory_definitions"] == 1
-    other = world.peer()
+    other = world.peer(user=user, password=user)
     assert "the user has defined" in other.refused(QueueDeclare(queue="q", arguments=BIG))
 
 

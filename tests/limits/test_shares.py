@@ -110,9 +110,12 @@ def test_the_largest_is_who_holds_most():
 def test_all_addresses_of_an_ipv6_network_are_one_key():
     assert address_key("2001:db8::1") == address_key("2001:db8::ffff:0:0:1%eth0")
     assert address_key("2001:db8::1") != address_key("2001:db8:0:1::1")
-    assert address_key("192.0.2.1") == address_key("::ffff:192.0.2.1") == "192.0.2.1"
+    assert address_key("192.0.2.1") == address_key("::ffff:192.0.2.1")
+    # A user may be called so.
+    assert address_key("192.0.2.1") != "192.0.2.1"
+    assert str(address_key("192.0.2.1")) == "192.0.2.1"
     assert address_key("192.0.2.1") != address_key("192.0.2.2")
-    assert address_key("a socket") == "a socket"
+    assert str(address_key("a socket")) == "a socket"
 
 
 # ---------------------------------------------------------------- who waits

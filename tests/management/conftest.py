@@ -97,11 +97,11 @@ class World:
     def turn(self) -> None:
         self.engine.run()
 
-    async def until_synced(self, generation: int) -> None:
+    async def until_synced(self, generation: int) -> bool:
         while not self.syncing:
             await asyncio.sleep(0)
         self.sync()
-        assert self.engine.logs.synced >= generation
+        return self.engine.logs.synced >= generation
 
     def sync(self) -> None:
         self.engine.run()

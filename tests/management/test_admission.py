@@ -28,7 +28,7 @@ from leporid.broker.pipeline_runs import PipelineRun
 from leporid.broker.policy.policies import make_policy
 from leporid.filterserver.filter_class import FilterClass
 from leporid.limits.refusals import Refusals
-from leporid.limits.shares import NoSlot, Share, Slot
+from leporid.limits.shares import NoSlot, Share, Slot, address_key
 from leporid.management import admission as module
 from leporid.management.admission import PROBE, Admission, Cost, holding, waited_for
 from leporid.management.application import routes
@@ -470,7 +470,7 @@ async def test_every_route_is_refused_when_a_share_of_its_cost_is_used_up(
             early = name == "http_logins" or ((method, path) == SESSION and name in BEFORE_LOGIN)
             backend = "oauth2" if path.endswith("/callback") else ""
             key = (backend, "guest") if name == "http_sessions" else "guest"
-            slots = use_up(share, "127.0.0.1" if early else key)
+            slots = use_up(share, address_key("127.0.0.1") if early else key)
             answer = await filled.ask(client, method, path)
             assert (answer.status_code, answer.json()["limit"]) == (429, name), answer.text
             assert answer.headers["retry-after"] == "1"
@@ -546,6 +546,15 @@ async def test_a_route_without_a_trial_is_refused_whatever_is_asked(filled: Fill
     async with filled.client() as client:
         answer = await client.put("/api/queues/%2F/new?dry_run=true", json={})
     assert (answer.status_code, answer.json()["limit"]) == (503, "memory_alarm")
+
+
+@pytest.mark.parametrize("name", sorted(BEFORE_LOGIN))
+async def test_a_user_named_as_an_address_has_nothing_of_who_comes_from_there(
+    filled: FilledWorld, name: str
+):
+    use_up(filled.share(name), "127.0.0.1")
+    async with filled.client() as client:
+        assert (await filled.ask(client, *SESSION)).status_code == 200
 
 
 def test_an_alarm_is_named_with_its_limit():

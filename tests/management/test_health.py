@@ -102,6 +102,15 @@ async def test_the_limit_of_connections(world: World, client: httpx.AsyncClient)
     assert (status, found["status"], found["connections"]) == (503, "failed", 1)
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_a_page_of_another_place_may_not_have_a_queue_made(
+    world: World, client: httpx.AsyncClient, site: str
+):
+    answer = await client.get("/api/aliveness-test/%2F", headers={"Sec-Fetch-Site": site})
+    assert (answer.status_code, answer.json()["error"]) == (403, "other-origin")
+    assert world.vhost.find_queue("aliveness-test") is None
+
+
 async def test_aliveness(world: World, client: httpx.AsyncClient):
     for _ in range(2):
         assert await got(client, "/api/aliveness-test/%2F") == OK

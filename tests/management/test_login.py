@@ -18,6 +18,7 @@ from leporid.broker.access.backends import Answer, Leave, LoginRequest
 from leporid.broker.access.logins import WAITING_MAX, Logins, TooManyLogins
 from leporid.broker.access.passwords import Argon2Hash, hash_password
 from leporid.broker.access.permissions import EVERYTHING
+from leporid.limits.shares import address_key
 
 API = "/api/streams/%2F"
 NOBODY = httpx.Auth()
@@ -112,7 +113,7 @@ class Hashes:
     def claim(self, password: str, address: str) -> None:
         self.logins.begin(
             Credentials("PLAIN", f"user of {password}", password.encode()),
-            address,
+            address_key(address),
             loopback=False,
             answered=lambda _: None,
         )

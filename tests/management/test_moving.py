@@ -9,7 +9,9 @@ import pytest
 from tests.management.conftest import World
 from tests.management.queues import URL, fill, queue_of
 
+from leporid.amqp import tables
 from leporid.amqp.properties import Properties, decode_properties, encode_properties
+from leporid.amqp.tables import LongString
 from leporid.broker.access.access import User
 from leporid.broker.exchange.types import Binding
 from leporid.engine.queue.browse import snapshot
@@ -210,6 +212,48 @@ async def test_messages_of_other_users_stay(world: World, client: httpx.AsyncCli
     fill(world, source, 1, properties=letter("jobs", user_id="guest"))
     found = await moved(client, ORIGIN)
     assert (found["moved"], found["stayed"]) == (1, {"other_user": 1})
+
+
+@pytest.mark.parametrize("to", [{"origin": "queue"}, {"origin": "exchange"}, {"queue": "jobs"}])
+async def test_headers_of_a_peer_are_not_decoded(
+    world: World, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, to: dict[str, str]
+):
+    """With 65,000 values they took 20 ms for each message, in one piece."""
+    source, jobs = queue_of(world), queue_of(world, "jobs")
+    world.vhost.create_exchange(
+        "ex", "fanout", durable=True, auto_delete=False, internal=False, arguments={}
+    )
+    world.vhost.bindings.bind(Binding("ex", "jobs", "queue", "", {}), None)
+    raw = letter("jobs", headers={"x": [None] * 60_000})
+    fill(world, source, 2, properties=raw)
+    decoded = tables._read_value
+
+    def reading(data: bytes, *where: int) -> Any:
+        assert len(data) < 10_000, "headers are decoded"
+        return decoded(data, *where)
+
+    monkeypatch.setattr(tables, "_read_value", reading)
+    assert (await moved(client, {"to": to}))["moved"] == 2
+    monkeypatch.undo()
+    assert source.ready_count == 0
+    headers = decode_properties(next(snapshot(jobs))[2]).headers or {}
+    assert list(headers) == ["x-death", "x-last-death-reason", "x"]
+
+
+async def test_a_death_that_no_broker_has_written_is_none(world: World, client: httpx.AsyncClient):
+    source = queue_of(world)
+    queue_of(world, "jobs")
+    forged: list[Any] = ["jobs", [], ["jobs"], [{"queue": 1}], [{"queue": ""}], [[], {}], {}]
+    for death in forged:
+        raw = encode_properties(Properties(headers={"x-death": death}))
+        fill(world, source, 1, properties=raw)
+    for origin in ("queue", "exchange"):
+        found = await moved(client, {"to": {"origin": origin}})
+        assert (found["moved"], found["stayed"]) == (0, {"never_died": len(forged)})
+    death = {"exchange": "", "routing-keys": [LongString(b"\xff"), "jobs"]}
+    fill(world, source, 1, properties=encode_properties(Properties(headers={"x-death": [death]})))
+    found = await moved(client, {"to": {"origin": "exchange"}})
+    assert found["stayed"] == {"never_died": len(forged) + 1}
 
 
 async def test_what_is_too_large_stays_and_the_rest_goes(

@@ -36,6 +36,7 @@ class Files(SegmentFiles):
         self.gate = threading.Event()
         self.gate.set()
         self.errors: list[OSError] = []
+        self.full = False
         self.calls = 0
 
     def write(self, writes: Iterable[Write]) -> None:
@@ -43,6 +44,8 @@ class Files(SegmentFiles):
         self.calls += 1
         if self.errors:
             raise self.errors.pop(0)
+        if self.full:
+            raise OSError(errno.ENOSPC, "full")
         super().write(writes)
 
 
@@ -327,11 +330,11 @@ async def test_a_full_disk_of_a_stream_holds_every_confirm_back(
 ):
     monkeypatch.setattr(syncer, "RETRY_S", 0.001)
     real = os.fdatasync
-    errors = [OSError(errno.ENOSPC, "full")] * 2
+    room = threading.Event()
 
     def full(fd: int) -> None:
-        if "streams" in os.readlink(f"/proc/self/fd/{fd}") and errors:  # noqa: PTH115
-            raise errors.pop()
+        if "streams" in os.readlink(f"/proc/self/fd/{fd}") and not room.is_set():  # noqa: PTH115
+            raise OSError(errno.ENOSPC, "full")
         real(fd)
 
     monkeypatch.setattr(os, "fdatasync", full)
@@ -340,6 +343,7 @@ async def test_a_full_disk_of_a_stream_holds_every_confirm_back(
     node.durability.poll()
     await node.until("full")
     assert (node.confirmed(), node.stream.end) == (0, 0)
+    room.set()
     await node.until("synced")
     assert (node.confirmed(), node.stream.end) == (2, 1)
     assert node.events == ["full", "room", "synced"]
@@ -369,11 +373,12 @@ async def test_after_another_error_of_a_stream_nothing_is_confirmed(
 
 async def test_a_full_disk_is_told_and_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(syncer, "RETRY_S", 0.001)
-    node.files.errors = [OSError(errno.ENOSPC, "full")] * 3
+    node.files.full = True
     node.run.publish(b"0", channel=CONFIRMING)
     node.durability.poll()
     await node.until("full")
     assert node.confirmed() == 0
+    node.files.full = False
     await node.until("synced")
     assert node.confirmed() == 1
     assert node.events == ["full", "room", "synced"]
@@ -391,6 +396,19 @@ async def test_after_any_other_error_nothing_is_confirmed(node: Node):
     assert node.confirmed() == 0
     assert node.events == [error]
     assert node.files.calls == 1
+
+
+async def test_who_waits_is_told_that_the_disk_has_failed(node: Node):
+    error = OSError(errno.EIO, "the disk is dying")
+    node.files.errors = [error]
+    generation = node.engine.logs.note_change()
+    waiting = asyncio.create_task(node.durability.until(generation))
+    await asyncio.sleep(0)
+    node.durability.poll()
+    await node.until(error)
+    async with asyncio.timeout(PATIENCE_S):
+        assert not await waiting
+        assert not await node.durability.until(generation)  # who comes later, too
 
 
 async def test_draining_ends_when_the_disk_fails_meanwhile(node: Node):
@@ -415,6 +433,6 @@ async def test_who_waits_for_a_generation_goes_on_when_it_is_on_disk(node: Node)
     node.files.gate.set()
     await node.durability.drain()
     async with asyncio.timeout(PATIENCE_S):
-        await asyncio.gather(*waiting[1:])
+        assert await asyncio.gather(*waiting[1:]) == [True, True]
     # What is there already is not waited for.
-    await node.durability.until(generation)
+    assert await node.durability.until(generation)

@@ -30,6 +30,9 @@ async def make(stack: Stack, tmp_path: Path) -> AsyncIterator[Make]:
 
     async def nothing(_: object) -> None: ...
 
+    async def at_once(_: int) -> bool:
+        return True
+
     def make(http: bool, metrics: bool) -> HttpServices:
         around = Surroundings(
             broker=stack.broker,
@@ -37,7 +40,7 @@ async def make(stack: Stack, tmp_path: Path) -> AsyncIterator[Make]:
             is_loopback=is_loopback,
             set_clock=stack.turns.set_clock,
             wake=stack.turns.wake,
-            until_synced=nothing,
+            until_synced=at_once,
             monotonic=time.monotonic,
             try_filter_class=nothing,
             filter_class_status=lambda _: FilterClassStatus(),

@@ -13,6 +13,7 @@ from tests.server.stack import Stack
 from tests.server.test_metrics import counted, metrics, page_of
 
 from leporid.limits.refusals import Refusals
+from leporid.limits.shares import address_key
 from leporid.management.admission import PROBE, SCRAPE, Admission
 from leporid.server.counts import Count
 from leporid.server.http import metrics_application
@@ -113,7 +114,7 @@ async def test_so_many_pages_of_objects_are_made_at_a_time(
     client: httpx.AsyncClient, admission: Admission
 ):
     share = admission.shares.scrapes
-    slots = [share.take("127.0.0.1") for _ in range(share.slots // 2)]
+    slots = [share.take(address_key("127.0.0.1")) for _ in range(share.slots // 2)]
     for path in (PER_OBJECT, DETAILED):
         answer = await client.get(path)
         assert (answer.status_code, answer.json()["limit"]) == (429, "http_scrapes")

@@ -37,6 +37,7 @@ FIXED: Final = {
     "server/histograms.py: self._come": "the time",
     "server/http.py": "the server's own round, and its end",
     "server/metrics_pages.py: self._begin": "a piece of the totals, which are as many as ever",
+    "server/durability.py: self._look": "one comparison",
     "server/node.py: log_lines.report": "what the log left out",
     "server/node.py: self._service_manager.alive": "a word to systemd",
     "server/node.py": "ends of the broker",

@@ -8,6 +8,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.server.certificates import (
     until,
 )
 
+from leporid.server.peer_certificates import ExpiredCertificate
 from leporid.server.settings import ConfigError
 from leporid.server.tls import (
     RECORDS_A_READ,
@@ -37,6 +39,7 @@ from leporid.server.tls import (
     KeyPair,
     Tls,
     TlsSocket,
+    reason_to_log,
 )
 from leporid.testing.process import BrokerProcess
 
@@ -348,25 +351,36 @@ def test_files_that_cannot_be_used_end_the_start(files, tmp_path):
 
 def pair_of_sockets(files: Files) -> tuple[TlsSocket, ssl.SSLSocket]:
     """Ours, and a client's after the handshake."""
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
     own = files.issue(NAME, "socket")
-    context = Certificates(Tls(own.certificate, own.key)).context
+    return shaken(Certificates(Tls(own.certificate, own.key)).context, client_context(files))
+
+
+def shaken(
+    context: ssl.SSLContext, theirs: ssl.SSLContext, session: ssl.SSLSession | None = None
+) -> tuple[TlsSocket, ssl.SSLSocket]:
+    """Ours, and a client's after the handshake, which may resume a session."""
+    ours, plain = socket.socketpair()
+    ours.setblocking(False)
     tls = TlsSocket(ours, context)
-    theirs.setblocking(False)
-    client = client_context(files).wrap_socket(
-        theirs, server_hostname=NAME, do_handshake_on_connect=False
+    plain.setblocking(False)
+    client = theirs.wrap_socket(
+        plain, server_hostname=NAME, do_handshake_on_connect=False, session=session
     )
-    while True:
+    try:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                tls.recv_into(memoryview(bytearray(10)))
+            try:
+                client.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            break
         with contextlib.suppress(BlockingIOError):
             tls.recv_into(memoryview(bytearray(10)))
-        try:
-            client.do_handshake()
-        except ssl.SSLWantReadError:
-            continue
-        break
-    with contextlib.suppress(BlockingIOError):
-        tls.recv_into(memoryview(bytearray(10)))
+    except BaseException:
+        tls.close()
+        client.close()
+        raise
     assert tls.established
     return tls, client
 
@@ -380,6 +394,31 @@ def test_what_the_handshake_has_agreed_on(files):
     assert found.certificate is None
     tls.close()
     client.close()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_session_ends_with_the_certificate_of_its_client(files, version, monkeypatch):
+    own = files.issue(NAME, "socket")
+    context = Certificates(Tls(own.certificate, own.key, None, files.trusted, "required")).context
+    theirs = client_context(files, own=files.issue("client", "client", days=1))
+    theirs.minimum_version = theirs.maximum_version = version
+    session = None
+    for _ in range(3):
+        tls, client = shaken(context, theirs, session)
+        assert client.session_reused == (session is not None)
+        assert tls.encryption().certificate is not None
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.recv(1)  # what it may resume comes behind the handshake
+        session = client.session
+        tls.close()
+        client.close()
+    now_s = time.time()
+    monkeypatch.setattr(time, "time", lambda: now_s + 2 * 86400)
+    with pytest.raises(ExpiredCertificate) as caught:
+        shaken(context, theirs, session)
+    assert reason_to_log(caught.value) == (
+        "tls: the client's certificate has expired, and its session is over"
+    )
 
 
 def test_what_does_not_fit_is_read_next(files):

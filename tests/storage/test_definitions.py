@@ -406,8 +406,11 @@ def test_a_copy_that_can_no_longer_be_written_is_made_anew(
     definitions = Definitions(path, KINDS)
     assert definitions._copy is not None
     definitions._copy._connection.execute("DROP TABLE vhosts")
+    told: list[DefinitionsError] = []
+    definitions.copy_failed = told.append
     definitions.commit([vhost("a")])
     definitions.commit([vhost("b")])
+    assert [str(error) for error in told] == [f"{copy_path(path)}: no such table: vhosts"]
     definitions.close()
     definitions = Definitions(path, KINDS)
     assert definitions.load().of(StoredVhost) == tuple(map(StoredVhost, ("a", "b")))

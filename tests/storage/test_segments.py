@@ -85,6 +85,23 @@ def test_a_write_that_is_cut_short_goes_on(files: SegmentFiles, monkeypatch: pyt
     assert files.path(1).read_bytes()[:21] == bytes(10) + b"0123456789" + bytes(1)
 
 
+@pytest.mark.parametrize("call", ["posix_fallocate", "pwrite", "fdatasync", "fsync"])
+def test_an_error_says_which_file_it_is_about(
+    files: SegmentFiles, monkeypatch: pytest.MonkeyPatch, call: str
+):
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def store() -> None:
+        files.write([(1, 4096, 0, b"a")])
+        files.sync()
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        store()
+    assert caught.value.filename == str(files.directory if call == "fsync" else files.path(1))
+
+
 class FullDisk:
     """Stands for `posix_fallocate` on a disk with so much room."""
 

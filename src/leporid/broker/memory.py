@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from leporid.amqp.errors import PreconditionFailed
-from leporid.broker.events.actor import INTERNAL_USER
 from leporid.broker.filter.filter_arguments import FILTER_ARGUMENTS, SQL, TAGS
 from leporid.engine.bounds.accounts import Account
 
@@ -113,13 +112,13 @@ class Memory:
         names = dict.fromkeys((*kept, *defined))
         return [(name, kept.get(name, 0), defined.get(name, 0)) for name in names]
 
-    def definitions_of(self, user: str) -> Account:
+    def definitions_of(self, user: str | None) -> Account:
         """Return the account that is charged for what a user defines.
 
         Args:
-            user: a name; what the broker defines by itself, or finds at its start, is nobody's.
+            user: a name; None: nobody, for what the broker makes by itself or finds at its start.
         """
-        if user == INTERNAL_USER:
+        if user is None:
             return self.definitions
         found = self._definers.get(user)
         if found is None:
@@ -127,7 +126,7 @@ class Memory:
             self._definers[user] = found
         return found
 
-    def check_definition(self, title: str, size: int, user: str) -> None:
+    def check_definition(self, title: str, size: int, user: str | None) -> None:
         """Check that there is room for a definition that a client asks for.
 
         Args:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from leporid.amqp.errors import BeingDeleted, NotFound, PreconditionFailed
 from leporid.broker.access.limits import check_vhost_queues
-from leporid.broker.events.actor import INTERNAL_USER, acting_steps, actor
+from leporid.broker.events.actor import acting_steps, actor
 from leporid.broker.events.events import EVENT_EXCHANGE
 from leporid.broker.events.tracing import TRACE_EXCHANGE, Tracing
 from leporid.broker.exchange.bindings import Bindings
@@ -531,7 +531,7 @@ class VirtualHost(VhostMetadata):
 
     def delete_queue(self, queue: QueueState) -> None:
         """Delete a queue and cancel its consumers, as a job."""
-        self._start(acting_steps(INTERNAL_USER, self.deleting_queue(queue)))
+        self._start(acting_steps(None, self.deleting_queue(queue)))
 
     def deleting_queue(self, queue: QueueState) -> StepsTo[int]:
         """The same, in steps; from the first one on nobody finds it.

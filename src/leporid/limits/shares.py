@@ -19,7 +19,7 @@ import functools
 import ipaddress
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from leporid.limits.refusals import Refusals
 
@@ -27,6 +27,15 @@ from leporid.limits.refusals import Refusals
 IPV6_NETWORK_BITS: Final = 64
 # Whose keys are remembered: to read an address takes as long as to accept a connection from it.
 ADDRESSES_MAX: Final = 1024
+
+
+class Address(NamedTuple):
+    """An address as a key; a text alone would be that of a user whose name it is, too."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @functools.lru_cache(maxsize=ADDRESSES_MAX)
@@ -40,11 +49,11 @@ def address_key(host: str) -> Hashable:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return host
+        return Address(host)
     if address.version == 4:
-        return host
+        return Address(host)
     if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
+        return Address(str(address.ipv4_mapped))
     return address.packed[: IPV6_NETWORK_BITS // 8]
 
 

@@ -17,6 +17,7 @@ from leporid.management.acting import Acting
 from leporid.management.authorization import manager, not_found, visitor
 from leporid.management.paths import name_of
 from leporid.management.refusals import Refusal
+from leporid.management.sessions import check_page
 
 if TYPE_CHECKING:
     from leporid.management.surroundings import Surroundings
@@ -117,6 +118,9 @@ class HealthRoutes:
     async def aliveness(self, request: Request) -> Response:
         """GET /api/aliveness-test/{vhost}: a message goes through a queue and is taken out."""
         user, vhost = await visitor(self._around, request)
+        # The only GET that changes something: an image in any page could have a browser send it,
+        # with the password that the browser knows.
+        check_page(request)
         with Acting(self._around, user, vhost, f"HTTP user '{user.name}'") as acting:
             await acting.act(QueueDeclare(queue=ALIVENESS_QUEUE))
             await acting.publish("", ALIVENESS_QUEUE, b"\0\0", PAYLOAD)

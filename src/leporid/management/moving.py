@@ -13,8 +13,8 @@ memory, and ends after MOVE_SECONDS.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,12 +22,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from leporid.amqp.constants import SHORTSTR_BYTES_MAX
-from leporid.amqp.properties import Properties, decode_properties, encode_properties
+from leporid.amqp.properties import split_properties
+from leporid.amqp.tables import octets_of
 from leporid.broker.access.permissions import DEFAULT_EXCHANGE_NAME
 from leporid.broker.access.tags import may_impersonate
 from leporid.engine.queue.browse import Browse
 from leporid.engine.queue.lease import Lease
 from leporid.engine.tables.chosen import Chosen
+from leporid.engine.wire.headers import field_in, first_in, header_of, text_in, with_headers
 from leporid.management.acting import Acting, Outcome, Outgoing
 from leporid.management.admission import holding, taken
 from leporid.management.browsing import find_queue
@@ -54,6 +56,7 @@ BATCH_BYTES: Final = 8 * 1024 * 1024
 # That are counted one by one; dead letters may come from any number of queues.
 TARGETS_MAX: Final = 100
 PARAMETERS: Final = ("limit", "dry_run", *FILTER_PARAMETERS)
+CC: Final = b"CC"
 ENDS: Final = ("queue", "exchange", "routing_key", "origin")
 
 
@@ -91,26 +94,21 @@ class Destination:
     key: str | None = None
     origin: str | None = None
 
-    def of(self, exchange: str, key: str, properties: Properties) -> Target | None:
+    def of(self, exchange: str, key: str, properties: bytes) -> Target | None:
         """Return where one message goes; None: it never died, and there is nowhere to go back."""
         if self.origin is None:
             return Target(self.exchange or "", key if self.key is None else self.key)
-        death = last_death(properties)
+        # The last death comes first. Headers stay encoded, as who publishes chooses how many
+        # values they have.
+        death = first_in(header_of(properties, b"x-death"))
         if self.origin == "queue":
-            queue = death.get("queue")
-            return Target("", queue) if isinstance(queue, str) and queue else None
-        exchange_then, keys = death.get("exchange"), death.get("routing-keys")
-        if not isinstance(exchange_then, str) or not isinstance(keys, list) or not keys:
+            queue = text_in(field_in(death, b"queue"))
+            return Target("", queue) if queue else None
+        exchange_then = text_in(field_in(death, b"exchange"))
+        key_then = text_in(first_in(field_in(death, b"routing-keys")))
+        if exchange_then is None or key_then is None:
             return None
-        return Target(exchange_then, str(keys[0]))
-
-
-def last_death(properties: Properties) -> Mapping[str, Any]:
-    """Return the last death of a message as its header `x-death` tells it; empty without one."""
-    deaths = (properties.headers or {}).get("x-death")
-    if isinstance(deaths, list) and deaths and isinstance(deaths[0], Mapping):
-        return deaths[0]
-    return {}
+        return Target(exchange_then, key_then)
 
 
 @dataclass(slots=True)
@@ -189,6 +187,13 @@ class MoveRoutes:
             room.release()
         facts = {"dry_run": dry_run, **move.tally.shown(found.vhost), "more": move.more}
         return JSONResponse(facts)
+
+
+def without_cc(properties: bytes) -> bytes:
+    """Return properties without the header CC."""
+    if header_of(properties, CC) is None:
+        return properties
+    return with_headers(properties, {CC: None})
 
 
 class _Move:
@@ -286,20 +291,18 @@ class _Move:
     def _plan(self, message: Any) -> Outgoing | Stays:
         """Return what is to be published for a message, or why it stays."""
         _, _, exchange, key, encoded, body, *_ = message
-        properties = decode_properties(encoded)
-        target = self._to.of(exchange, key, properties)
+        target = self._to.of(exchange, key, encoded)
         if target is None:
             return Stays.NEVER_DIED
-        user = properties.user_id
-        if user is not None and user != self._found.user.name and not self._impersonates:
+        user = split_properties(encoded).get("user_id")
+        own = octets_of(self._found.user.name)
+        if user is not None and user[1:] != own and not self._impersonates:
             return Stays.OTHER_USER
         if target.exchange and self._found.vhost.find_exchange(target.exchange) is None:
             return Stays.NO_EXCHANGE
-        headers = dict(properties.headers or {})
         # The copies that CC asked for were made when it was published.
-        if (self._to.origin is not None or self._to.key is not None) and "CC" in headers:
-            del headers["CC"]
-            encoded = encode_properties(replace(properties, headers=headers))
+        if self._to.origin is not None or self._to.key is not None:
+            encoded = without_cc(encoded)
         return Outgoing(target.exchange, target.key, encoded, body)
 
     async def _batch(self, acting: Acting, copied: Sequence[Any]) -> None:

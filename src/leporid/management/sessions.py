@@ -274,7 +274,7 @@ def check_page(request: Request) -> None:
             403,
             "other-origin",
             "a page of another place has made the browser ask (Sec-Fetch-Site), and may not use "
-            "the session of this one",
+            "the session or password of this one",
         )
     if request.method not in SAFE and request.headers.get(PAGE) != "1":
         raise Refusal(

@@ -112,7 +112,7 @@ class Surroundings:
         is_loopback: whether a peer's address is of this machine.
         set_clock: tells the engine what time it is; it may not have had a turn for long.
         wake: says that something was given to the engine.
-        until_synced: returns when a generation is on disk.
+        until_synced: returns True when a generation is on disk, False if that will never be.
         monotonic: seconds, for how long something took.
         leases: those that are held, by id.
         loaded: what was imported since the start, for the first who needed it.
@@ -143,7 +143,7 @@ class Surroundings:
     is_loopback: Callable[[str], bool]
     set_clock: Callable[[], None]
     wake: Callable[[], None]
-    until_synced: Callable[[int], Awaitable[None]]
+    until_synced: Callable[[int], Awaitable[bool]]
     monotonic: Callable[[], float]
     try_filter_class: Callable[[FilterClass], Awaitable[None]]
     filter_class_status: Callable[[str], FilterClassStatus]
@@ -426,8 +426,15 @@ class Surroundings:
         await self.synced(self.broker.recorded_generation, user)
 
     async def synced(self, generation: int, user: User) -> None:
-        """Return when a generation is on disk, in a turn of the user's: many wait for the same."""
-        await self.until_synced(generation)
+        """Return when a generation is on disk, in a turn of the user's: many wait for the same.
+
+        Raises:
+            Refusal: the disk has failed. What was changed may be there after the next start or not.
+        """
+        if not await self.until_synced(generation):
+            raise Refusal(
+                503, "storage-failed", "nothing can be written to disk any more: the broker stops"
+            )
         await self.admission.turns.next(user.name)
 
 

@@ -64,6 +64,7 @@ class Alarms:
         self._holds = False
         self._on: set[str] = set()
         self._disk_full = False
+        self._disk_silent = False
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._thread = ThreadPoolExecutor(1, "give back")
@@ -94,7 +95,7 @@ class Alarms:
     def disk_full(self, full: bool) -> None:
         """A write found no room, or found it again."""
         self._disk_full = full
-        self._set("disk", full or disk_free(self._directory) < self.disk_free_min)
+        self._set("disk", full or self._disk_free() < self.disk_free_min)
 
     def stop(self) -> None:
         """Look no more."""
@@ -116,7 +117,7 @@ class Alarms:
 
     def look(self) -> None:
         """Compare memory and disk with their limits; a tenth of a millisecond."""
-        used, free = memory_used(), disk_free(self._directory)
+        used, free = memory_used(), self._disk_free()
         low = used > self.memory_bytes_max
         self._set("memory", low)
         self._set("disk", self._disk_full or free < self.disk_free_min)
@@ -130,6 +131,14 @@ class Alarms:
         if low and not self._giving_back and self._loop.time() >= self._give_back_at:
             self._giving_back = True
             self._loop.run_in_executor(self._thread, _give_back).add_done_callback(self._given_back)
+
+    def _disk_free(self) -> int:
+        free = disk_free(self._directory)
+        if (free is None) != self._disk_silent:
+            self._disk_silent = free is None
+            said = "cannot be told, as if there was none" if free is None else "can be told again"
+            logger.warning("what is free on the disk %s: %s", said, self._directory)
+        return free or 0
 
     def _given_back(self, done: asyncio.Future[float]) -> None:
         self._giving_back = False
@@ -178,7 +187,13 @@ def memory_there_is() -> int:
     return total
 
 
-def disk_free(directory: Path) -> int:
-    """Bytes that this process may still allocate where the data lies."""
-    found = os.statvfs(directory)
+def disk_free(directory: Path) -> int | None:
+    """Bytes that this process may still allocate where the data lies; None: nobody can tell.
+
+    So it is on a disk that fails, or when the directory was taken away.
+    """
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return None
     return found.f_bavail * found.f_frsize

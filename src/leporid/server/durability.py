@@ -9,19 +9,27 @@ no generation is closed before everything of the last one is noted.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
 from leporid.durable import Change
 from leporid.engine.engine import Engine
 from leporid.server.histograms import BYTES, SYNC_SECONDS, Histogram
-from leporid.storage.definitions import Definitions
+from leporid.server.repeating import Repeating
+from leporid.storage.definitions import Definitions, DefinitionsError
 from leporid.storage.segments import SegmentFiles
 from leporid.storage.streams import StreamLogs, StreamWork
 from leporid.storage.syncer import Job, Rest, Syncer
 
 # Durable facts that nobody waits for reach the disk this much later at most.
 IDLE_SYNC_S: Final = 0.05
+# A disk that has not answered for so long may never do: clients wait for confirms meanwhile, and
+# should go elsewhere. Where it works, a sync of all that memory can hold takes less.
+SILENT_S: Final = 30.0
+WATCH_EVERY_S: Final = 5.0
+
+logger = logging.getLogger(__name__)
 
 
 class Durability:
@@ -62,7 +70,7 @@ class Durability:
         self.bytes = Histogram("Bytes of the logs that one sync wrote", BYTES)
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
         self._error: BaseException | None = None
 
         def call(what: Callable[..., None], *arguments: object) -> None:
@@ -78,6 +86,9 @@ class Durability:
             sync=sync,
         )
         self._failed = failed
+        self._said_silent = False
+        self._watch = Repeating(WATCH_EVERY_S, self._look)
+        definitions.copy_failed = lambda error: call(self._note_copy, error)
         engine.logs.map_segment = files.map
         engine.streams.map_segment = streams.map
 
@@ -85,6 +96,29 @@ class Durability:
         """A definition changed; it belongs to the current generation."""
         self._changes.append(change)
         self._engine.logs.note_change()
+
+    @property
+    def waits_s(self) -> float:
+        """How long the generation that is on its way to the disk has been so; 0 without one."""
+        return 0.0 if self._job is None else self._loop.time() - self._began
+
+    @property
+    def silent(self) -> bool:
+        """Whether the disk has not answered for long."""
+        return self.waits_s > SILENT_S
+
+    def _look(self) -> None:
+        if self.silent == self._said_silent:
+            return
+        self._said_silent = self.silent
+        if self.silent:
+            logger.error("the disk has not finished a sync for %.0f s", self.waits_s)
+        else:
+            logger.warning("the disk has finished its sync")
+
+    @staticmethod
+    def _note_copy(error: DefinitionsError) -> None:
+        logger.error("no copy of the definitions until the next start: %s", error)
 
     def poll(self) -> None:
         """Start a sync if somebody waits for one, or soon if something should not wait long."""
@@ -159,12 +193,13 @@ class Durability:
         await begun
         return generation
 
-    async def until(self, generation: int) -> None:
-        """Return when that generation is on disk; never, if nothing can be written any more."""
-        if self._engine.logs.synced < generation:
-            future = self._loop.create_future()
+    async def until(self, generation: int) -> bool:
+        """Return True when that generation is on disk; False if it never is, as the disk failed."""
+        if self._engine.logs.synced < generation and self._error is None:
+            future: asyncio.Future[bool] = self._loop.create_future()
             self._waiting.append((generation, future))
-            await future
+            return await future
+        return self._engine.logs.synced >= generation
 
     def _release(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -172,13 +207,16 @@ class Durability:
             if future.done():
                 continue  # nobody waits for it any more
             if generation <= self._engine.logs.synced:
-                future.set_result(None)
+                future.set_result(True)
+            elif self._error is not None:
+                future.set_result(False)
             else:
                 self._waiting.append((generation, future))
 
     def _fail(self, error: BaseException) -> None:
         self._error = error
         self._idle.set()
+        self._release()
         self._failed(error)
 
     @property
@@ -199,6 +237,7 @@ class Durability:
 
     def stop(self) -> None:
         """End the sync thread; call `drain` before."""
+        self._watch.stop()
         if self._timer is not None:
             self._timer.cancel()
         self._syncer.stop()

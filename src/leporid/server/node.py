@@ -8,6 +8,7 @@ may connect; the process exits 0 only when all that it confirmed is on disk.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
 import os
 import resource
@@ -122,6 +123,9 @@ def run(config: Config, reread: Reread) -> int:
     # Until there is something to change. A reload must never end the broker.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    # A file of the log that was cut short by somebody else, or that the disk cannot give, ends the
+    # process by SIGBUS: then this says so.
+    faulthandler.enable()
     keep_freed_memory()
     # A descriptor for each client: as many as we may have, not as many as a shell thinks usual.
     most = descriptors()
@@ -575,6 +579,8 @@ class Node:
 
     def _troubles(self) -> list[str]:
         found = [f"{alarm} alarm" for alarm in sorted(self._broker.alarms)]
+        if self._durability.silent:
+            found.append(f"no sync for {self._durability.waits_s:.0f} s")
         return ["draining", *found] if self._draining else found
 
     def _fail(self, error: BaseException) -> None:

@@ -51,6 +51,13 @@ class UnreadableCertificate(OSError):
         return f"tls: the client's certificate cannot be read: {self.args[0]}"
 
 
+class ExpiredCertificate(OSError):
+    """A client's certificate that was verified while it was valid, in a session that is resumed."""
+
+    def __str__(self) -> str:
+        return "tls: the client's certificate has expired, and its session is over"
+
+
 _Names = Iterable[Iterable[tuple[str, str]]]
 
 
@@ -72,6 +79,26 @@ def encryption_of(tls: ssl.SSLObject) -> Encryption:
         "" if suite is None else suite[0],
         certificate,
     )
+
+
+def check_resumed(tls: ssl.SSLObject, now_s: float) -> None:
+    """Check a handshake that has ended: OpenSSL verifies no certificate of a session resumed.
+
+    Each resumption gives the client a new ticket, so that it could go on for ever.
+
+    Raises:
+        ExpiredCertificate: the client's certificate would be refused now.
+        UnreadableCertificate: it has a time that is none.
+    """
+    if not tls.session_reused:
+        return
+    shown: Any = tls.getpeercert()
+    try:
+        over = bool(shown) and ssl.cert_time_to_seconds(shown["notAfter"]) < now_s
+    except ValueError as error:
+        raise UnreadableCertificate(type(error).__name__) from None
+    if over:
+        raise ExpiredCertificate
 
 
 def certificate_of(shown: Mapping[str, Any]) -> PeerCertificate:

@@ -87,7 +87,7 @@ class Resources:
         return Used(
             memory_bytes=memory_used(),
             memory_bytes_max=self._limits.memory_bytes_max,
-            disk_free_bytes=disk_free(self._directory),
+            disk_free_bytes=disk_free(self._directory) or 0,
             disk_free_bytes_min=self._limits.disk_free_min,
             descriptors=open_descriptors(),
             descriptors_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],

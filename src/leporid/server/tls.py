@@ -13,13 +13,19 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from leporid.broker.connection.transport import CertificateLogin, Encryption
-from leporid.server.peer_certificates import UnreadableCertificate, encryption_of
+from leporid.server.peer_certificates import (
+    ExpiredCertificate,
+    UnreadableCertificate,
+    check_resumed,
+    encryption_of,
+)
 from leporid.server.proxy_protocol import ProxiedSocket, ProxyError
 from leporid.server.settings import (
     Choice,
@@ -325,7 +331,7 @@ def _spoken(begun: bytes) -> str:
 
 def reason_to_log(error: OSError) -> str:
     """Say why a peer broke the rules below AMQP and HTTP, but nothing that it sent; "" if not."""
-    if isinstance(error, ProxyError | NoTls | UnreadableCertificate):
+    if isinstance(error, ProxyError | NoTls | UnreadableCertificate | ExpiredCertificate):
         return str(error)
     if not isinstance(error, ssl.SSLError):
         return ""
@@ -468,6 +474,7 @@ class TlsSocket:
             if not self._begun.startswith(HANDSHAKE):
                 raise NoTls(_spoken(self._begun)) from None
             raise
+        check_resumed(self._tls, time.time())
         self.established = True
         call, self.on_established = self.on_established, None
         if call is not None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from leporid.storage.database import (
     examine,
     schema_version,
 )
+from leporid.storage.segments import Naming, sync_directory
 
 __all__ = ["Definitions", "DefinitionsError", "numbers", "problems"]
 
@@ -48,6 +49,8 @@ class Definitions:
 
     Attributes:
         report: what was found damaged and what was done about it, one sentence each.
+        copy_failed: called with the reason when the copy cannot be written any more; the next start
+            makes it anew.
 
     Raises:
         DefinitionsError: neither file is whole, one is from a newer version, or one is another
@@ -57,9 +60,10 @@ class Definitions:
     def __init__(self, path: Path, kinds: Kinds) -> None:
         self.path = path
         self._kinds = kinds
+        self.copy_failed: Callable[[DefinitionsError], None] = lambda _: None
         self.report = _repair(path, copy_path(path), kinds)
         self._original = Database(path, kinds, durable=True)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
         try:
             self._copy: Database | None = Database(copy_path(path), kinds, durable=False)
         except DefinitionsError:
@@ -93,8 +97,8 @@ class Definitions:
             return
         try:
             self._copy.apply(changes)
-        except DefinitionsError:
-            self._end_copy()
+        except DefinitionsError as error:
+            self._end_copy(error)
 
     def _raise_schema(self, version: int) -> None:
         """Have both files know what that version of the schema does, or have no copy.
@@ -106,14 +110,18 @@ class Definitions:
         if self._copy is not None:
             try:
                 self._copy.raise_to(version)
-            except DefinitionsError:
-                self._end_copy()
+            except DefinitionsError as error:
+                self._end_copy(error)
         if self._copy is None:
             _remove(copy_path(self.path))
         self._original.raise_to(version)
 
-    def _end_copy(self) -> None:
+    def _end_copy(self, reason: DefinitionsError) -> None:
         """Go on without; a copy that missed a commit is behind, and the next start renews it."""
+        self._close_copy()
+        self.copy_failed(reason)
+
+    def _close_copy(self) -> None:
         if self._copy is not None:
             self._copy.close()
             self._copy = None
@@ -129,7 +137,7 @@ class Definitions:
     def close(self) -> None:
         """Close both files."""
         self._original.close()
-        self._end_copy()
+        self._close_copy()
 
 
 class Reading:
@@ -262,7 +270,7 @@ def _remove(path: Path) -> None:
     """Delete a file that nobody needs, and its companions."""
     for suffix in COMPANIONS:
         _beside(path, suffix).unlink(missing_ok=True)
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
 def _set_aside(path: Path) -> Path | None:
@@ -273,7 +281,7 @@ def _set_aside(path: Path) -> Path | None:
     for suffix in COMPANIONS:
         if _beside(path, suffix).exists():
             _beside(path, suffix).rename(_beside(aside, suffix))
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
     return aside if aside.exists() else None
 
 
@@ -283,10 +291,10 @@ def _duplicate(source: Path, target: Path) -> None:
     unfinished.unlink(missing_ok=True)
     with closing(sqlite3.connect(source)) as reader:
         _copy_database(reader, source, unfinished)
-    with unfinished.open("rb") as file:
+    with unfinished.open("rb") as file, Naming(unfinished):
         os.fsync(file.fileno())
     unfinished.rename(target)
-    _sync_directory(target.parent)
+    sync_directory(target.parent)
 
 
 def _copy_database(reader: sqlite3.Connection, source: Path, target: Path) -> None:
@@ -300,11 +308,3 @@ def _copy_database(reader: sqlite3.Connection, source: Path, target: Path) -> No
 
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

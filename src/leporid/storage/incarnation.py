@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from leporid.storage.segments import sync_directory
+from leporid.storage.segments import Naming, sync_directory
 
 NAME: Final = "incarnation"
 ID: Final = re.compile(rb"([0-9a-f]{16})\n")
@@ -40,7 +40,8 @@ def incarnation(directory: Path, new: bytes) -> tuple[str, str | None]:
     with unfinished.open("wb") as file:
         file.write(f"{new.hex()}\n".encode())
         file.flush()
-        os.fsync(file.fileno())
+        with Naming(unfinished):
+            os.fsync(file.fileno())
     unfinished.rename(path)
     sync_directory(directory)
     return new.hex(), trouble

@@ -125,8 +125,9 @@ class SegmentFiles:
             self._allocate(number, size, offset + len(view))
             self._touched.add(number)
             done = 0
-            while done < len(view):
-                done += os.pwrite(fd, view[done:], offset + done)
+            with Naming(self.path(number)):
+                while done < len(view):
+                    done += os.pwrite(fd, view[done:], offset + done)
             # After a full disk, what was written is written again.
             self.end = max(self.end, Extent(number, offset + len(view)))
 
@@ -162,11 +163,12 @@ class SegmentFiles:
         """Allocate a file's bytes from `have` to `size`; False if there is no room for them."""
         fd = self._open[number]
         try:
-            os.posix_fallocate(fd, have, size - have)
+            with Naming(self.path(number)):
+                os.posix_fallocate(fd, have, size - have)
         except OSError as error:
-            os.ftruncate(fd, have)  # the attempt may have taken what there was
             if error.errno not in NO_ROOM:
                 raise
+            os.ftruncate(fd, have)  # the attempt may have taken what there was
             return False
         self._space[number] = size
         return True
@@ -184,7 +186,8 @@ class SegmentFiles:
         """
         if wait:
             for number in self._touched:
-                os.fdatasync(self._descriptor(number))
+                with Naming(self.path(number)):
+                    os.fdatasync(self._descriptor(number))
         newest = max(self._touched, default=0)
         self._touched.clear()
         for number in [n for n in self._open if n < newest]:
@@ -272,13 +275,15 @@ class SegmentFiles:
                 shutil.copyfileobj(shared, file, CHUNK_BYTES)
                 file.truncate(size)
                 file.flush()
-                os.fsync(file.fileno())
+                with Naming(unshared):
+                    os.fsync(file.fileno())
             unshared.rename(path)
             sync_directory(self.directory)
             return
         with path.open("r+b") as file:
             file.truncate(size)
-            os.fdatasync(file.fileno())
+            with Naming(path):
+                os.fdatasync(file.fileno())
 
     def forget(self, number: int) -> None:
         """Delete a file in which there is nothing."""
@@ -293,7 +298,8 @@ class SegmentFiles:
         with path.open("wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            with Naming(path):
+                os.fsync(file.fileno())
         sync_directory(self.quarantine)
         return path
 
@@ -334,6 +340,26 @@ def sync_directory(directory: Path) -> None:
     """The names in it are on disk when this returns."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(fd)
+        with Naming(directory):
+            os.fsync(fd)
     finally:
         os.close(fd)
+
+
+class Naming:
+    """Have errors say which file they are about: those of calls with a descriptor do not.
+
+    A class, since a generator would cost a microsecond for each write.
+    """
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(self._path)

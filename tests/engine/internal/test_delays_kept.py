@@ -97,6 +97,24 @@ def test_a_restart_keeps_what_waits_and_when_it_is_due(world):
     assert (got.body, got.redelivered, headers_of(got.raw)) == (b"a", False, {"x-delay": -500})
 
 
+def test_a_clock_that_was_ahead_holds_nothing_back(world):
+    """A machine may begin years ahead; then its clock is set, and the broker starts again."""
+    for number, delay in enumerate((200, 100)):
+        world.send(b"%d" % number, delayed(delay))
+    world.send(b"far", world.at(world.wall_ms + 10_000))
+    world.disk.sync(world.engine)
+    world.restart(off_ms=-(10**12))
+    assert world.came() == []
+    world.sleep(100)
+    assert world.came() == []
+    world.sleep(1)
+    assert world.came() == [b"1"]
+    world.sleep(100)
+    assert world.came() == [b"0"]
+    # This moment was said, and is still to come.
+    assert world.waiting() == 1
+
+
 def test_what_fell_due_meanwhile_comes_in_the_order_of_moments(world):
     for number, delay in enumerate((30, 10, 3_000_000, 20)):
         world.send(b"%d" % number, delayed(delay))

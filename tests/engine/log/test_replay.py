@@ -210,6 +210,24 @@ def test_time_to_live_goes_on_while_nobody_runs(broker):
     assert broker.bodies() == [b"for ever"]
 
 
+def test_time_to_live_is_none_the_longer_for_a_clock_that_was_ahead(broker):
+    broker.send("q", b"short", properties(delivery_mode=2, expiration="50"))
+    broker.disk.sync(broker.engine)
+
+    def declare(engine: Engine) -> None:
+        engine.clock.wall_ms -= 10**12
+        broker.declare(engine)
+
+    engine, _, _ = recover(broker.disk, declare)
+    broker.open(engine)
+    engine.clock.now_ms += 49
+    engine.run()
+    assert broker.bodies() == [b"short"]
+    engine.clock.now_ms += 1
+    engine.run()
+    assert broker.bodies() == []
+
+
 # ------------------------------------------------------------------ files that are wrong
 
 

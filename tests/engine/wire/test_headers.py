@@ -16,6 +16,8 @@ from leporid.engine.wire.headers import (
     Deaths,
     array_value,
     expiration_of,
+    field_in,
+    first_in,
     header_of,
     number_in,
     number_value,
@@ -112,6 +114,32 @@ def test_texts_and_numbers(value):
         assert number_in(raw) == value
     elif not isinstance(value, int):
         assert number_in(raw) is None
+
+
+@given(values, names)
+def test_parts_of_values(value, name):
+    raw = encoded(value)
+    first = encoded(value[0]) if isinstance(value, list) and value else None
+    assert first_in(raw) == first
+    there = isinstance(value, dict) and name in value
+    assert field_in(raw, name.encode()) == (encoded(value[name]) if there else None)
+
+
+def test_nothing_has_no_parts():
+    assert first_in(None) is None
+    assert field_in(None, b"a") is None
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_parts_of_what_does_not_parse(cut):
+    whole = longstr("12345")
+    for ask, raw in (
+        (first_in, array_value([whole[:-cut]])),
+        (lambda raw: field_in(raw, b"b"), table_value({b"a": whole[:-cut]})),
+    ):
+        if cut < len(whole):
+            with pytest.raises(ValueError, match="does not parse"):
+                ask(raw)
 
 
 def test_values():

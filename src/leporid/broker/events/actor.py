@@ -3,7 +3,7 @@
 Responsible for that name while an act lasts, also if it goes on in later turns. Must not know what
 the act is. Events say it (`user_who_performed_action`), and definitions are charged to it, so that
 what makes these need not be told by everything in between. Invariant: what the broker does by
-itself is done by INTERNAL_USER.
+itself is done by nobody, which no user can be called.
 """
 
 from __future__ import annotations
@@ -11,21 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from leporid.broker.registry import StepsTo
 
 T = TypeVar("T")
 
-INTERNAL_USER: Final = "rmq-internal"
-"""RabbitMQ's name for itself."""
-
-_actor: ContextVar[str] = ContextVar("actor", default=INTERNAL_USER)
+_actor: ContextVar[str | None] = ContextVar("actor", default=None)
 
 
-def actor() -> str:
-    """Return the name of the user who acts."""
+def actor() -> str | None:
+    """Return the name of the user who acts; None: the broker does it by itself."""
     return _actor.get()
 
 
@@ -35,7 +32,7 @@ def set_actor(user: str) -> None:
 
 
 @contextmanager
-def acting(user: str) -> Iterator[None]:
+def acting(user: str | None) -> Iterator[None]:
     """Say who acts within the block."""
     token = _actor.set(user)
     try:
@@ -44,7 +41,7 @@ def acting(user: str) -> Iterator[None]:
         _actor.reset(token)
 
 
-def acting_steps(user: str, steps: StepsTo[T]) -> StepsTo[T]:
+def acting_steps(user: str | None, steps: StepsTo[T]) -> StepsTo[T]:
     """Give the same steps, in each of which that user acts."""
     while True:
         with acting(user):

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+BY_ITSELF: Final = "rmq-internal"
+"""Who does what the broker does by itself, as in RabbitMQ, where a user may have this name, too."""
 EVENT_EXCHANGE: Final = "amq.rabbitmq.event"
 
 PERSISTENT: Final = 2
@@ -102,7 +104,7 @@ class Events:
 
     def _act(self, key: str, fields: Fields) -> None:
         """Tell what somebody did."""
-        user = actor()
+        user = actor() or BY_ITSELF
         self.tell(key, lambda: {**fields, "user_who_performed_action": user})
 
     # ------------------------------------------------------------- what is in virtual hosts

@@ -221,7 +221,7 @@ cdef class GroupRetries(TimedQueue):
         cdef uint64_t due_ms
         slot.deliveries = min(<uint64_t> self.count_of(properties_bytes(&message)),
                               <uint64_t> DELIVERIES_MAX)
-        due_ms = record.timestamp_ms + self.delay_of(slot.deliveries)
+        due_ms = self.came_ms(position) + self.delay_of(slot.deliveries)
         if due_ms > self.queues.clock.wall_ms:
             self.hold_until(
                 seq, slot, self.queues.clock.now_ms + due_ms - self.queues.clock.wall_ms)

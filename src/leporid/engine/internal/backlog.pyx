@@ -73,7 +73,7 @@ cdef class Backlog(TimedQueue):
 
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
         cdef Slot *slot = self.index.slot_of(seq)
-        cdef uint64_t over_ms = self.logs.record(position).timestamp_ms + WAITING_MS_MAX
+        cdef uint64_t over_ms = self.came_ms(position) + WAITING_MS_MAX
         slot.deliveries = 0
         slot.expires_at_ms = (
             self.queues.clock.now_ms

@@ -160,7 +160,7 @@ cdef class Delays(TimedQueue):
         cdef Props props
         self.index.slot_of(seq).deliveries = 0
         properties_in(record, &props)
-        return self.arm(seq, record.timestamp_ms, &props)
+        return self.arm(seq, self.came_ms(position), &props)
 
     cdef void wake(self):
         """Have `turn` called when the first is due."""

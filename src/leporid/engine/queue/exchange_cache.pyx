@@ -129,7 +129,7 @@ cdef class ExchangeCache(UniqueQueue):
         ttl_ms = self.ttl_of(&props)
         if ttl_ms == NO_LIMIT:
             return 0
-        over_ms = record.timestamp_ms + ttl_ms
+        over_ms = self.came_ms(position) + ttl_ms
         ttl_ms = over_ms - self.queues.clock.wall_ms if over_ms > self.queues.clock.wall_ms else 0
         return Queue.set_ttl(self, seq, ttl_ms)
 

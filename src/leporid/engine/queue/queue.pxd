@@ -109,5 +109,6 @@ cdef class Queue:
     cdef int detach(self, Taker taker) except -1
     cdef int resume(self, Taker taker) except -1
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1
+    cdef uint64_t came_ms(self, uint64_t position)
     cdef uint64_t drop_some(self, uint64_t seq, uint64_t end) except? 0
     cdef int purged(self) except -1

@@ -648,6 +648,14 @@ cdef class Queue:
 
     # ------------------------------------------------------------- restart
 
+    cdef uint64_t came_ms(self, uint64_t position):
+        """When a message came that replay has found: not later than now.
+
+        The system's clock may have been ahead. What is to end or begin so long after it came would
+        be kept for as long as the clock was wrong.
+        """
+        return min(self.logs.record(position).timestamp_ms, self.queues.clock.wall_ms)
+
     cdef int restore_entry(self, uint64_t seq, uint64_t position) except -1:
         """Restore an entry's priority and what is left of its time to live; time passed while
         the broker was down."""
@@ -665,7 +673,7 @@ cdef class Queue:
             (<SequenceHeap> self.lanes[slot.priority]).push(seq)
         if ttl_ms == NO_LIMIT:
             return 0
-        over_ms = record.timestamp_ms + ttl_ms
+        over_ms = self.came_ms(position) + ttl_ms
         if over_ms > self.queues.clock.wall_ms:
             return self.set_ttl(seq, over_ms - self.queues.clock.wall_ms)
         # It expired while the broker was down: due in the past, so that the order is kept.

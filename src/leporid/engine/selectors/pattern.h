@@ -23,8 +23,7 @@ typedef struct {
     uint32_t prefix;         /* bytes of the text that come before any wildcard */
     uint8_t class_of[256];   /* bytes that no place tells apart are of one class */
     uint64_t stay[LIMBS_MAX];    /* states that any byte leaves as they are: before % */
-    uint64_t tail[LIMBS_MAX];    /* states that the rest of a character leaves as they are */
-    uint64_t accepts[];      /* of each class: places that such a byte passes */
+    uint64_t moves[];        /* of each class: places such a byte passes, states it leaves */
 } Pattern;
 
 static inline int continues(uint8_t byte) { return (byte & 0xc0) == 0x80; }
@@ -43,8 +42,9 @@ static int pattern_open(const uint8_t *p, uint32_t n, Pattern **opened) {
     }
     if (places > PLACES_MAX) return MALFORMED;
     uint32_t limbs = places / 64 + 1;
-    Pattern *pattern = calloc(1, sizeof *pattern + (size_t) classes * limbs * 8);
+    Pattern *pattern = calloc(1, sizeof *pattern + (size_t) classes * 2 * limbs * 8);
     if (!pattern) return NO_MEMORY;
+    uint64_t tail[LIMBS_MAX] = {0};     /* states that the rest of a character leaves as they are */
     pattern->places = places;
     pattern->limbs = limbs;
     pattern->text = p;
@@ -57,51 +57,52 @@ static int pattern_open(const uint8_t *p, uint32_t n, Pattern **opened) {
         }
         if (p[i] == ANY_ONE) {
             for (int byte = 0; byte < 256; byte++)
-                if (!continues(byte)) set_bit(pattern->accepts + class_of[byte] * limbs, at);
-            set_bit(pattern->tail, at + 1);
+                if (!continues(byte)) set_bit(pattern->moves + class_of[byte] * 2 * limbs, at);
+            set_bit(tail, at + 1);
         } else {
-            set_bit(pattern->accepts + class_of[p[i]] * limbs, at);
+            set_bit(pattern->moves + class_of[p[i]] * 2 * limbs, at);
         }
         at++;
+    }
+    for (int byte = 0; byte < 256; byte++) {
+        uint64_t *keeps = pattern->moves + (class_of[byte] * 2 + 1) * limbs;
+        for (uint32_t i = 0; i < limbs; i++)
+            keeps[i] = pattern->stay[i] | (continues(byte) ? tail[i] : 0);
     }
     *opened = pattern;
     return DONE;
 }
 
-/* The usual one: below 64 places. */
-static int pattern_matches_short(const Pattern *g, const uint8_t *p, uint32_t n, uint64_t *work) {
-    uint64_t states = 1, last = 1ull << g->places, enough = g->stay[0] & last;
-    const uint8_t *start = p, *end = p + n;
-    for (; p < end && states && !(states & enough); p++) {
-        uint64_t kept = states & (g->stay[0] | (continues(*p) ? g->tail[0] : 0));
-        states = (states & g->accepts[g->class_of[*p]]) << 1 | kept;
-    }
-    *work += (uint64_t) (p - start);
-    return (states & last) != 0;
-}
-
-/* Adds the steps to *work. */
-static int pattern_matches(const Pattern *g, const uint8_t *p, uint32_t n, uint64_t *work) {
-    if (g->limbs == 1) return pattern_matches_short(g, p, n, work);
+/* `limbs` is a constant where this is inlined: its loops are unrolled, the states in registers. */
+static inline int pattern_walks(const Pattern *g, const uint8_t *p, uint32_t n, uint64_t *work,
+                                const uint32_t limbs) {
     uint64_t states[LIMBS_MAX] = {1}, any = 1;
-    uint32_t limbs = g->limbs, last = g->places >> 6;
+    uint32_t last = limbs - 1;  /* the state behind the last place is in it */
     uint64_t last_bit = 1ull << (g->places & 63), enough = g->stay[last] & last_bit;
     const uint8_t *start = p, *end = p + n;
     for (; p < end && any && !(states[last] & enough); p++) {
-        const uint64_t *accepts = g->accepts + g->class_of[*p] * limbs;
+        const uint64_t *passes = g->moves + g->class_of[*p] * 2 * limbs, *keeps = passes + limbs;
         uint64_t carry = 0;
-        uint64_t rest = continues(*p) ? ~0ull : 0;
         any = 0;
         for (uint32_t i = 0; i < limbs; i++) {
-            uint64_t kept = states[i] & (g->stay[i] | (g->tail[i] & rest));
-            uint64_t passed = states[i] & accepts[i];
-            states[i] = passed << 1 | carry | kept;
+            uint64_t passed = states[i] & passes[i];
+            states[i] = passed << 1 | carry | (states[i] & keeps[i]);
             carry = passed >> 63;
             any |= states[i];
         }
     }
     *work += (uint64_t) (p - start) * limbs;
     return (states[last] & last_bit) != 0;
+}
+
+/* Adds the steps to *work. */
+static int pattern_matches(const Pattern *g, const uint8_t *p, uint32_t n, uint64_t *work) {
+    switch (g->limbs) {
+    case 1: return pattern_walks(g, p, n, work, 1);
+    case 2: return pattern_walks(g, p, n, work, 2);
+    case 3: return pattern_walks(g, p, n, work, 3);
+    default: return pattern_walks(g, p, n, work, LIMBS_MAX);
+    }
 }
 
 #endif

@@ -22,6 +22,12 @@ def number_in(value: bytes | None) -> int | None:
 def texts_in(value: bytes | None) -> list[str]:
     """The texts in an encoded array, without its other elements; [] if it is no array."""
 
+def first_in(value: bytes | None) -> bytes | None:
+    """The first element of an encoded array, as it is encoded; None: it has none."""
+
+def field_in(value: bytes | None, name: bytes) -> bytes | None:
+    """The encoded value of a field of an encoded table; None: it has none of that name."""
+
 def header_of(properties: bytes, name: bytes) -> bytes | None:
     """The encoded value of a header, its type first; None: there is none."""
 

@@ -127,6 +127,47 @@ def texts_in(bytes value):
     return found
 
 
+def first_in(bytes value):
+    """The first element of an encoded array, as it is encoded; None: it has none."""
+    cdef const uint8_t *p
+    cdef const uint8_t *begin
+    cdef const uint8_t *end
+    cdef const uint8_t *content = NULL
+    cdef uint32_t size = 0
+    cdef uint8_t type = 0
+    if value is None or value[0] != c"A":
+        return None
+    p = <const uint8_t *> PyBytes_AS_STRING(value)
+    end = p + PyBytes_GET_SIZE(value)
+    p += 1 + SIZE_BYTES
+    if p >= end:
+        return None
+    begin = p
+    if next_value(&p, end, &type, &content, &size):
+        raise ValueError("an array does not parse")
+    return between(begin, p)
+
+
+def field_in(bytes value, bytes name not None):
+    """The encoded value of a field of an encoded table; None: it has none of that name."""
+    cdef const uint8_t *p
+    cdef const uint8_t *begin
+    cdef const uint8_t *end
+    cdef Field field
+    if value is None or value[0] != c"F":
+        return None
+    p = <const uint8_t *> PyBytes_AS_STRING(value)
+    end = p + PyBytes_GET_SIZE(value)
+    p += 1 + SIZE_BYTES
+    while p < end:
+        begin = p + 1 + p[0]
+        if next_field(&p, end, &field):
+            raise ValueError("a table does not parse")
+        if is_named(&field, PyBytes_AS_STRING(name), <uint8_t> len(name)):
+            return between(begin, p)
+    return None
+
+
 # ---------------------------------------------------------------------- headers
 
 

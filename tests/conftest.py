@@ -157,6 +157,10 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.log.level": "ERROR",
             # As users have it who do not use our session: see the tests of push-down.
             "spark.sql.python.filterPushdown.enabled": "false",
+            # To compile a query costs more than a few rows do; the tests of the documentation, of
+            # a cluster and of the command line run compiled ones.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         },
     )
     # It would stay slow for all tests that come after.

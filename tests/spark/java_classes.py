@@ -10,7 +10,8 @@ Java itself checks that an archive suits it and its class path, and starts witho
 Spark has its Pythons import PySpark from a zip file in its home, if there is one. What comes out
 of a zip file is compiled again by each process, which takes half a second, and the tests start
 hundreds. So Spark gets a home that is like PySpark's own, without that file: then Python finds the
-same modules where they are installed, compiled.
+same modules where they are installed, compiled. Python looks at the place of that file in any case,
+so a folder is there, with a module that loads what workers need before they are forked.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ SECONDS: Final = 300.0
 OPTIONS: Final = "-XX:TieredStopAtLevel=1"
 
 
+PYTHON_PATH: Final = Path(__file__).with_name("python_path")
 HOME_VARIABLE: Final = "SPARK_HOME"
 
 
@@ -56,12 +58,14 @@ def use_home() -> None:
         return
     import pyspark
 
-    path = _path("home")
+    path = _path(f"home {PYTHON_PATH}")
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
         new = Path(tempfile.mkdtemp(dir=path.parent))
         _link(Path(pyspark.__file__).parent, new, besides="python")
         _link(Path(pyspark.__file__).parent / "python", new / "python", besides="lib")
+        (new / "python" / "lib").mkdir()
+        (new / "python" / "lib" / "pyspark.zip").symlink_to(PYTHON_PATH)
         try:
             new.rename(path)
         except OSError:

@@ -27,6 +27,14 @@ from leporid.engine.wire.record cimport (
 from leporid.amqp.errors import Fault
 from leporid.engine.wire.rewrites import copies_of
 
+cdef enum:
+    LOOKED_AT = 256                 # queues that are looked at for room in one step
+
+
+cdef bint makes_room(Queue queue) except -1:
+    """Make room for a queue's next entry; returns whether there was none."""
+    return not queue.own_record and not queue.retired and queue.index.reserve(queue.next_seq)
+
 
 cdef class VerdictQueue(Queue):
     """The messages that wait for one binding; made by `Engine.verdict_queue`."""
@@ -151,9 +159,8 @@ cdef class VerdictQueue(Queue):
         try:
             found = yield from self.routed(exchange_name(&message), keys, raw)
             # Else as many queues would make room in one piece; see `route_cache.with_room`.
-            for queue in make_route(found).queues:
-                if not (<Queue> queue).retired and (<Queue> queue).index.reserve(
-                        (<Queue> queue).next_seq):
+            for at, queue in enumerate(found):
+                if makes_room(queue) or not at % LOOKED_AT:
                     yield
             route = make_route([queue for queue in found if not queue.retired])
         except Fault:

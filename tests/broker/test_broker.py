@@ -67,3 +67,12 @@ def test_statistics(world: World):
     assert statistics.alarms == ("memory",)
     assert [vhost.name for vhost in statistics.vhosts] == ["/", "other"]
     assert repr(world.broker) == "<Broker vhosts=2 sessions=1>"
+
+
+def test_all_addresses_share_the_turns_of_one_user(world: World):
+    here, there = (world.broker.party("address", name) for name in ("10.0.0.1", "10.0.0.2"))
+    jo, ann = (world.broker.party("user", name) for name in ("jo", "ann"))
+    assert len({here, there, jo, ann}) == 4
+    assert here.group is there.group is not None
+    assert jo.group is ann.group is None
+    assert world.broker.party("address", "10.0.0.1") is here

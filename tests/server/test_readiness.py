@@ -173,7 +173,7 @@ class Slices:
 async def test_what_is_put_off_is_told_of_when_its_party_has_a_slice():
     clock = Slices()
     readiness = Readiness(cast("Clock", clock))
-    crowd, other = cast("Party", "crowd"), cast("Party", "other")
+    crowd, other = Party(), Party()
     passed: list[socket.socket] = []
     read: list[socket.socket] = []
 
@@ -215,10 +215,46 @@ async def test_what_is_put_off_is_told_of_when_its_party_has_a_slice():
 
 
 @pytest.mark.skipif(not AVAILABLE, reason="the loop itself is asked")
+async def test_parties_of_a_group_take_turns_although_only_its_part_is_used_up():
+    """Whose socket was put off is not told of last for ever, if others can always be read."""
+    clock = Slices()
+    readiness = Readiness(cast("Clock", clock))
+    group = Party()
+    crowd, one = Party(group), Party(group)
+    turns = asyncio.get_running_loop()
+    read: list[Party] = []
+
+    def on_readable(ours: socket.socket, party: Party) -> None:
+        """Read, which takes the group's part; the round is not over."""
+        if group in clock.parties:
+            ours.recv(1)
+            read.append(party)
+            clock.parties.clear()
+            turns.call_soon(clock.parties.add, group)
+        else:
+            readiness.put_off(ours, party)
+
+    with ExitStack() as stack:
+        pairs = [socket.socketpair() for _ in range(20)]
+        for at, (ours, theirs) in enumerate(pairs):
+            stack.enter_context(ours)
+            stack.enter_context(theirs)
+            readiness.watch(ours, partial(on_readable, ours, crowd if at else one))
+            theirs.send(bytes(1000))
+        clock.parties.add(group)
+        while read.count(one) < 3:
+            await round_of_the_loop()
+        assert len(read) < 30
+        for ours, _ in pairs:
+            readiness.forget(ours)
+    readiness.stop()
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="the loop itself is asked")
 async def test_those_that_were_put_off_and_the_others_begin_rounds_by_turns():
     clock = Slices()
     readiness = Readiness(cast("Clock", clock))
-    crowd, other = cast("Party", "crowd"), cast("Party", "other")
+    crowd, other = Party(), Party()
     read: list[Party] = []
 
     def on_readable(ours: socket.socket, party: Party) -> None:
@@ -262,7 +298,7 @@ async def test_what_is_put_off_is_told_of_although_others_use_up_each_round(crow
     clock = Slices()
     readiness = Readiness(cast("Clock", clock))
     loop = asyncio.get_running_loop()
-    party = cast("Party", "other")
+    party = Party()
     read: list[str] = []
     scheduled = False
 

@@ -77,7 +77,7 @@ def shown_consumer(consumer: ConsumerState | Member, node: str) -> dict[str, Any
             "queue": {"name": consumer.group.stream, "vhost": consumer.channel.session.vhost.name},
         }
     queue, engine = consumer.queue, consumer.consumer
-    active = not queue.single_active_consumer or next(iter(queue.subscriptions), None) is consumer
+    active = not queue.single_active_consumer or queue.subscriptions.oldest is consumer
     return {
         "arguments": amqp_json.shown(dict(consumer.arguments)),
         "ack_required": engine is None or not engine.no_ack,

@@ -86,6 +86,9 @@ def _exchanges(
     user: User, vhost: VirtualHost, exchanges: Iterable[ExchangeState]
 ) -> Iterator[object]:
     for exchange in exchanges:
+        if exchange.deleted:
+            yield None
+            continue
         made = exchange.routes.counters
         bound = exchange.filters.asked_for
         asked = made.asked or bound

@@ -336,4 +336,5 @@ def _exclusive_tag(queue: QueueState) -> str | None:
 def _active_tag(queue: QueueState) -> str | None:
     if not queue.single_active_consumer:
         return None
-    return next((each.tag for each in queue.subscriptions), None)
+    oldest = queue.subscriptions.oldest
+    return None if oldest is None else oldest.tag

@@ -28,6 +28,13 @@ EVENTS_MAX: Final = 256
 ASKED_MAX: Final = 3
 AVAILABLE: Final = hasattr(select, "epoll")
 
+_Lines = OrderedDict[Party | None, OrderedDict[Party | None, OrderedDict[int, None]]]
+
+
+def _whole(party: Party | None) -> Party | None:
+    """With whom a party has its part of a round: its group, or itself."""
+    return party if party is None or party.group is None else party.group
+
 
 class Readiness:
     """Watches the sockets of links; made, and used, on a running loop.
@@ -43,10 +50,11 @@ class Readiness:
         self._ready: list[int] = []
         # Those that can be read although the system does not say so.
         self._held: dict[int, None] = {}
-        # Those that are put off, in the lines of their parties, whose turn it is first. They are
-        # not registered; the party of each.
-        self._lines: OrderedDict[Party | None, OrderedDict[int, None]] = OrderedDict()
+        # Those that are put off, in the lines of their parties, in the order of turns; the parties
+        # of a group have a line together. They are not registered; the party of each.
+        self._lines: _Lines = OrderedDict()
         self._put_off: dict[int, Party | None] = {}
+        self._was_put_off = False
         self._tells_held = False
         # What a round tells of, in this order.
         self._kinds = deque((self._tell_held, self._tell_ready, self._tell_put_off))
@@ -87,7 +95,9 @@ class Readiness:
         if number not in self._put_off:
             self._epoll.unregister(number)
             self._put_off[number] = party
-            self._lines.setdefault(party, OrderedDict())[number] = None
+            self._was_put_off = True
+            parties = self._lines.setdefault(_whole(party), OrderedDict())
+            parties.setdefault(party, OrderedDict())[number] = None
         self._tell_held_later()
 
     def _take_back(self, number: int) -> bool:
@@ -95,18 +105,24 @@ class Readiness:
         if number not in self._put_off:
             return False
         party = self._put_off.pop(number)
-        line = self._lines[party]
-        del line[number]
-        if not line:
-            del self._lines[party]
+        parties = self._lines[_whole(party)]
+        del parties[party][number]
+        if not parties[party]:
+            del parties[party]
+        if not parties:
+            del self._lines[_whole(party)]
         return True
 
     def _tell_put_off(self) -> None:
         """Tell of those that were put off, as long as their parties have slices of this round."""
-        for party in tuple(self._lines):
-            while party in self._lines and self._clock.has_slice(party):
-                number = next(iter(self._lines[party]))
-                self._lines.move_to_end(party)
+        for whole in tuple(self._lines):
+            # Who has used most of a group has used no more than the group.
+            while whole in self._lines and self._clock.has_slice(whole):
+                parties = self._lines[whole]
+                party = next(iter(parties))
+                number = next(iter(parties[party]))
+                self._lines.move_to_end(whole)
+                parties.move_to_end(party)
                 self._take_back(number)
                 assert self._epoll is not None
                 self._epoll.register(number, select.EPOLLIN)
@@ -127,16 +143,17 @@ class Readiness:
     def _tell(self) -> None:
         """Tell of all kinds as long as the clock allows; of the rest in the next round.
 
-        Each kind can use up a round, and the others wait for two more at most: the one that rounds
-        began with is last when time was up. It must not matter whether this is called before or
-        after the turn that begins a round; before it there is no time, and nobody's turn is over.
+        Each kind can use up a round, or a party's part of it, and the others wait for two more at
+        most: the one that rounds began with is last when time was up, or somebody was put off. It
+        must not matter whether this is called before or after the turn that begins a round; before
+        it there is no time, and nobody's turn is over.
         """
-        had_time = not self._clock.stage_is_over
+        had_time, self._was_put_off = not self._clock.stage_is_over, False
         for tell in tuple(self._kinds):
             if self._clock.stage_is_over:
                 break
             tell()
-        if had_time and self._clock.stage_is_over:
+        if had_time and (self._clock.stage_is_over or self._was_put_off):
             self._kinds.rotate(-1)
 
     def _tell_held(self) -> None:

@@ -280,3 +280,13 @@ def test_an_exchange_with_more_bindings_than_are_looked_at_is_no_partitioned_str
         partitions.of(vhost, "s")
     peer.call(QueueUnbind("s-0", "s", "more", arguments={"x-stream-partition-order": 3}))
     assert names(vhost, "s") == ["s-0", "s-1", "s-2"]
+
+
+def test_a_partitioned_stream_that_comes_while_they_are_listed_is_no_plain_one(world: World):
+    vhost = vhost_of(world)
+    listing, placing = partitions.names(vhost), partitions.placed(vhost)
+    assert (next(listing), next(placing)) == (None, None)
+    assert declare_partitioned_stream(vhost, "s", 3)
+    assert set(listing) <= {None, ("s", 3)}
+    assert set(placing) == {None}
+    assert counted(vhost) == {"s": 3}

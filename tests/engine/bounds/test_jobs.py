@@ -166,6 +166,19 @@ def test_parties_of_one_group_keep_another_one_from_no_more_than_one_of_them(
     assert beside_many <= 2 * beside_one
 
 
+def test_parties_of_one_group_have_one_part_of_the_input_together(engine: Engine) -> None:
+    engine.clock.monotonic_ns = count(0, MS // 10).__next__
+    group = Party()
+    engine.run()
+    while engine.clock.has_slice(Party(group)):
+        start_as(engine, Party(group), steps("one of many", 300, []), [])
+    assert not engine.clock.stage_is_over
+    assert not engine.clock.has_slice(Party(group))
+    assert not engine.clock.has_slice(group)
+    assert engine.clock.has_slice(Party())
+    assert engine.clock.has_slice(None)
+
+
 def test_parties_of_one_group_take_turns(engine: Engine) -> None:
     group = Party()
     alone = turns_until_one(Engine(), [], Party())

@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,13 @@ def test_parties_of_one_group_take_the_turns_of_one() -> None:
     order = ["first0", "alone0", "second0", "alone1", "first1", "alone2", "second1"]
     assert [lines.take() for _ in range(len(order))] == order
     assert [lines.take() for _ in range(lines.count)] == ["first2", "second2"]
+
+
+def test_a_group_does_not_wait_in_its_own_line() -> None:
+    lines: Lines[str] = Lines()
+    lines.add(GROUP, "the group")
+    with pytest.raises(TypeError):
+        lines.add(PARTIES[4], "one of it")
 
 
 def turn_of(model: dict[int, Any]) -> tuple[int, int]:

@@ -399,6 +399,31 @@ def test_very_many_consumers_of_a_channel_are_looked_at_in_slices(engine, queue,
     assert reader.faults == [(1, 406)]
 
 
+@pytest.mark.parametrize("no_ack", [True, False])
+def test_who_consumes_while_very_many_others_are_looked_at_has_its_time(
+    engine, queue, peer, reader, no_ack
+):
+    other = peer.queues["other"] = engine.queue(77, "other", False)
+    for number in range(500):
+        reader.channel.consume(queue, str(number), no_ack, 0, 1, timeout_ms=10**6)
+    short = reader.channel.consume(other, "short", False, 0, 1, timeout_ms=1000)
+    deliver(engine, reader)
+    reader.channel.cancel(short)
+    cut_often(engine, units=1)
+    engine.clock.now_ms += 1000
+    for _ in range(5):
+        engine.run()
+    assert engine.busy
+    reader.channel.consume(other, "new", False, 0, 1, timeout_ms=1000)
+    engine.clock.monotonic_ns = None
+    engine.run()
+    peer.feed(publish(2, "other", b"x"))
+    assert len(deliver(engine, reader)) == 1
+    for _ in range(3):
+        deliver(engine, reader, 1000)
+    assert reader.faults == [(1, 406)]
+
+
 def test_timers_of_channels_that_are_gone_are_forgotten_in_slices(engine, queue):
     engine.connections.consumer_timeout_ms = 1000
     channels = range(1, 3001)

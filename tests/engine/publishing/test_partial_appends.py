@@ -5,7 +5,15 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from tests.engine.frames import PERSISTENT, Confirm, Returned, publish
+from tests.engine.frames import (
+    PERSISTENT,
+    Confirm,
+    Returned,
+    longstr,
+    properties,
+    publish,
+    table,
+)
 from tests.engine.session_fake import Peer
 from tests.engine.slices import cut_often, steps_of, turns
 
@@ -398,7 +406,7 @@ def test_full_queues_that_dead_letter_do_so_part_by_part(engine, disk, peer, que
         def made(_reason, _exchange, _key, _raw, body):
             for _ in range(3):
                 yield
-            letters.append((name, body))
+            letters.append((name, body, ready(queues)))
 
         return made
 
@@ -409,7 +417,13 @@ def test_full_queues_that_dead_letter_do_so_part_by_part(engine, disk, peer, que
     cut_often(engine, units=1)
     peer.feed(to_wide(b"m"), to_wide(b"n"))
     settle(engine, disk)
-    assert letters == [(queue.name, body) for body in (b"m", b"n") for queue in full]
+    # Each is made before the next part gets the message: it may go to these queues, too.
+    had = [min(QUEUES, at * PART) - at for at in range(1, len(full) + 1)]
+    assert letters == [
+        (queue.name, body, before + count)
+        for body, before in ((b"m", 0), (b"n", QUEUES - len(full)))
+        for queue, count in zip(full, had, strict=True)
+    ]
     assert ready(queues) == 2 * (QUEUES - len(full))
 
 
@@ -423,9 +437,72 @@ def test_queues_that_are_deleted_meanwhile_get_nothing_more(engine, disk, peer, 
     for queue in queues[there:]:
         queue.retire()
     settle(engine, disk)
-    assert ready(queues[:there]) == there
+    assert (ready(queues[:there]), ready(queues[there:])) == (there, 0)
     assert [type(event) for event in peer.events()] == [Confirm]
     assert engine.queues.published == published + 1
+
+
+@pytest.mark.parametrize("durable", [range(100), range(200, QUEUES)])
+def test_all_records_are_durable_if_one_queue_is(engine, disk, peer, durable):
+    """And the confirm waits for the disk, whichever part is the last."""
+    made = [engine.queue(at + 1, f"q{at}", at in durable) for at in range(QUEUES)]
+    peer.session.caches["wide"] = engine.route_cache("wide", lambda _key, _raw: made, True)
+    peer.channel.select_confirm()
+    cut_often(engine, units=1)
+    before = engine.logs.durable.appended
+    peer.feed(to_wide(b"m"))
+    for _ in turns(engine):
+        pass
+    assert ready(made) == QUEUES
+    assert engine.logs.durable.appended == before + 10
+    assert peer.events() == []
+    settle(engine, disk)
+    assert peer.events() == [Confirm(1, 1, False)]
+
+
+def test_a_confirm_waits_for_the_disk_although_nothing_is_left_for_the_last_part(
+    engine, disk, peer, queues
+):
+    peer.channel.select_confirm()
+    cut_often(engine, units=1)
+    peer.feed(to_wide(b"m"))
+    there = begun(engine, queues)
+    for queue in queues[there:]:
+        queue.retire()
+    for _ in turns(engine):
+        pass
+    assert peer.events() == []
+    settle(engine, disk)
+    assert peer.events() == [Confirm(1, 1, False)]
+
+
+def test_a_duplicate_everywhere_is_not_returned(engine, disk, peer):
+    """Nor if nothing is left for the last part."""
+    made = [engine.unique_queue(at + 1, f"q{at}", False) for at in range(QUEUES)]
+    peer.session.caches["wide"] = engine.route_cache("wide", lambda _key, _raw: made, True)
+    raw = properties(headers=table(**{"x-deduplication-header": longstr("same")}))
+    peer.feed(to_wide(b"m", raw=raw))
+    for queue in made[-PART:]:
+        queue.retire()
+    cut_often(engine, units=1)
+    peer.feed(to_wide(b"n", raw=raw, mandatory=True))
+    settle(engine, disk)
+    assert peer.events() == []
+    assert peer.channel.duplicates == 1
+
+
+@pytest.mark.parametrize("consumed", [0, QUEUES - 1])
+def test_a_long_backlog_in_any_part_slows_the_publisher(engine, peer, queues, consumed):
+    reader = Peer(engine, peer.queues)
+    reader.channel.consume(queues[consumed], "c", False, 0, 1)
+    for _ in range(20_000):
+        engine.publish([queues[consumed]], "", "q", b"\0\0", b"")
+    engine.run()
+    cut_often(engine, units=1)
+    peer.feed(to_wide(b"m"))
+    for _ in turns(engine):
+        pass
+    assert len(peer.connection.read_view()) == 4096
 
 
 def test_who_goes_meanwhile_gives_it_to_no_more_queues(engine, disk, peer, queues):

@@ -96,6 +96,11 @@ class Subscriptions:
         for place in tuple(self._parts):
             yield from tuple(self._parts.get(place, ()))
 
+    @property
+    def oldest(self) -> ConsumerState | None:
+        """The one that came first; None: there is none."""
+        return next(iter(next(iter(self._parts.values()), ())), None)
+
     def add(self, subscription: ConsumerState) -> None:
         """There is one more."""
         subscription.place = self._added // PART_CONSUMERS

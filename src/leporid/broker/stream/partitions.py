@@ -9,7 +9,7 @@ hand is told so next time. As there may be a thousand, they are made in steps, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -221,19 +221,30 @@ def names(vhost: VirtualHost) -> Iterator[tuple[str, int] | None]:
     """
     found: set[str] = set()
     parts: set[str] = set()
+    streams_now = yield from _streams_now(vhost)
     for exchange in vhost.all_exchanges():
-        if not _is_marked(exchange):
+        if exchange.deleted or not _is_marked(exchange):
             yield None
             continue
         streams = _parts(vhost, exchange)
         found.add(exchange.name)
         parts.update(stream.name for stream in streams)
         yield exchange.name, len(streams)
-    for queue in vhost.all_queues():
-        if queue.stream is None or queue.deleted or queue.name in parts or queue.name in found:
+    for queue in streams_now:
+        if queue.deleted or queue.name in parts or queue.name in found:
             yield None
         else:
             yield queue.name, 1
+
+
+def _streams_now(vhost: VirtualHost) -> Generator[None, None, list[QueueState]]:
+    """Find all streams, in steps: before the exchanges, whose parts come before them."""
+    found = []
+    for queue in vhost.all_queues():
+        if queue.stream is not None and not queue.deleted:
+            found.append(queue)
+        yield None
+    return found
 
 
 def placed(vhost: VirtualHost) -> Iterator[tuple[QueueState, str, int] | None]:
@@ -242,13 +253,14 @@ def placed(vhost: VirtualHost) -> Iterator[tuple[QueueState, str, int] | None]:
     None for what is no stream, as in `names`.
     """
     places: dict[str, tuple[str, int]] = {}
+    streams_now = yield from _streams_now(vhost)
     for exchange in vhost.all_exchanges():
-        if _is_marked(exchange):
+        if not exchange.deleted and _is_marked(exchange):
             for number, queue in enumerate(_parts(vhost, exchange)):
                 places[queue.name] = exchange.name, number
         yield None
-    for queue in vhost.all_queues():
-        if queue.stream is None or queue.deleted:
+    for queue in streams_now:
+        if queue.deleted:
             yield None
         else:
             name, number = places.get(queue.name, (queue.name, 0))

@@ -27,7 +27,7 @@ cdef class Lines:
         if party is None or party.group is None:
             self.line_of(party, deque).append(waiting)
         else:
-            lines = <Lines> self.line_of(party.group, Lines)
+            lines = <Lines?> self.line_of(party.group, Lines)
             lines.line_of(party, deque).append(waiting)
             lines.count += 1
         self.count += 1

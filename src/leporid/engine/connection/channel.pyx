@@ -100,6 +100,7 @@ cdef inline Route prepared_route(Channel channel, Route route, const Message *me
     if route.refusing and channel.queues.dead_lettering.refused:
         return None         # dead letters of messages that were refused before are made first
     if channel.appends is not None:
+        channel.deepest = channel.appends.deepest
         channel.appends = None
     return route
 
@@ -770,7 +771,7 @@ cdef class Channel:
         self.published += 1
         route = self.publishing.publish(route, message, props, flags, None, 0,
                                         self.transaction.letters if flags else None)
-        self.deepest = self.publishing.deepest
+        self.deepest = max(self.deepest, self.publishing.deepest)
         if route.refused:
             if flags:
                 self.transaction.refused = True

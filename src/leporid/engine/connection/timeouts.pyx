@@ -80,6 +80,11 @@ cdef class Timeouts:
             self.channels[channel.watch_number] = channel
         if not timeout_ms:
             return 0
+        if channel.check is not None:
+            # It may not meet a consumer that is new, and says in the end when to look again.
+            channel.check.least_ms = min(channel.check.least_ms, timeout_ms)
+            channel.check.earliest_ms = min(channel.check.earliest_ms,
+                                            self.connections.clock.now_ms + timeout_ms)
         channel.timeout_least_ms = min(channel.timeout_least_ms, timeout_ms)
         if self.connections.clock.now_ms + timeout_ms < channel.ring_at_ms:
             self.set_alarm(channel, self.connections.clock.now_ms + timeout_ms)

@@ -21,6 +21,7 @@ cdef class PartialAppends:
     cdef Py_ssize_t queues_at       # how many of the others were looked at
     cdef bint in_streams            # a stream has the message
     cdef bint in_queues             # a queue has it
+    cdef uint64_t deepest           # as that of `Publishing`, among these queues
     cdef bint duplicate             # one had it already
     cdef bint refused               # one is full
     cdef bint go_on(self, Publishing publishing, const Message *message,

@@ -200,8 +200,9 @@ cdef class PartialAppends:
         self.duplicate = self.duplicate or part.duplicate
         self.refused = self.refused or part.refused
         if part.queues:
-            publishing.queues.append(part.queues, props.delivery_mode == 2 and self.route.durable,
-                                     message, props, 0, None, 0)
+            self.deepest = max(self.deepest, publishing.queues.append(
+                part.queues, props.delivery_mode == 2 and self.route.durable, message, props, 0,
+                None, 0))
             self.in_queues = True
         publishing.queues.dead_lettering.dead_letter_refused(refusing, message)
         return 0

@@ -404,7 +404,7 @@ def test_full_queues_that_dead_letter_do_so_part_by_part(engine, disk, peer, que
 
     def dead_letters(name):
         def made(_reason, _exchange, _key, _raw, body):
-            for _ in range(3):
+            for _ in range(30):
                 yield
             letters.append((name, body, ready(queues)))
 

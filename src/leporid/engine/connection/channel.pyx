@@ -91,6 +91,14 @@ cdef inline Route prepared_route(Channel channel, Route route, const Message *me
                                  const Props *props):
     """What is left of the route of a message once all is done that may take long before it is
     published; None: it is to be handled once more."""
+    if route.in_steps or channel.memory != NULL or (
+            route.refusing and channel.queues.dead_lettering.refused):
+        return prepared_in_steps(channel, route, message, props)
+    return route
+
+
+cdef Route prepared_in_steps(Channel channel, Route route, const Message *message,
+                             const Props *props):
     if route.in_steps:
         route = channel.appended(route, message, props)
         if route is None:
@@ -771,7 +779,8 @@ cdef class Channel:
         self.published += 1
         route = self.publishing.publish(route, message, props, flags, None, 0,
                                         self.transaction.letters if flags else None)
-        self.deepest = max(self.deepest, self.publishing.deepest)
+        if self.publishing.deepest > self.deepest:
+            self.deepest = self.publishing.deepest
         if route.refused:
             if flags:
                 self.transaction.refused = True

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leporid.engine.stream.stream import Stream
 
 
-# A dict of so many grows in 0.1 ms.
+# A dict of so many grows in 4 microseconds at most.
 PART_CONSUMERS: Final = 1024
 
 

@@ -39,7 +39,7 @@ cdef enum:
     SIZES = 8
     UNIT_BYTES = 2048               # that take as long to copy as a unit of work
     # Queues that get one record of a client's message, when there are more of them: as many as take
-    # half a millisecond if nothing of them is in the processor's caches. Each record has a copy of
+    # some 0.6 ms if nothing of them is in the processor's caches. Each record has a copy of
     # the body, which takes no more than what a record says of so many queues.
     QUEUES_A_UNIT = 32
     BODY_BYTES_A_QUEUE = 16

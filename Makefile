@@ -17,8 +17,9 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# Tests run in two processes unless told otherwise: `make test JOBS=8`.
-JOBS ?= 2
+# Tests run in so many processes unless told otherwise: `make test JOBS=8`. One more than there are
+# processors, since tests wait for other servers, and for time to pass.
+JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1)))
 # Passed on to pytest: `make test ARGS='-k confirm -x'`; to the benchmarks and to the broker, too.
 ARGS ?=
 # 1 has the demo publish and consume over TLS.

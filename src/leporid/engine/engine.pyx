@@ -20,7 +20,7 @@ from leporid.engine.internal.delays cimport Delays
 from leporid.engine.internal.verdict_queue cimport VerdictQueue
 from leporid.engine.log.cleaning cimport clean, compact, go_on_relocating, is_relocating
 from leporid.engine.log.facts cimport append_clean, flush_settles
-from leporid.engine.log.log cimport give_back, is_leaving
+from leporid.engine.log.log cimport give_back
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.publishing.publishing cimport Publishing, message_with
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
@@ -264,11 +264,11 @@ cdef class Engine:
         if self.logs.unsettled:
             flush_settles(self.logs, 0)
         compact(self.logs)
-        if self.logs.relocating is not None or is_leaving():
+        if self.logs.relocating is not None or self.logs.leaving:
             self.clock.begin_stage(STAGE_NS)
             if self.logs.relocating is not None:
                 go_on_relocating(self.logs)
-            give_back(self.clock)
+            give_back(self.logs.leaving, self.clock)
         self.clock.begin_stage(INPUT_NS)
 
     @property
@@ -291,7 +291,7 @@ cdef class Engine:
                     or self.streams.retaining
                     or self.streams.work is not None or self.streams.written is not None
                     or self.jobs.lines.count or self.queues.late or self.connections.timeouts.late
-                    or is_relocating(self.logs) or is_leaving())
+                    or is_relocating(self.logs) or self.logs.leaving)
 
     # ------------------------------------------------------------- sync
 

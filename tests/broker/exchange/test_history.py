@@ -165,15 +165,15 @@ def test_it_is_given_in_steps_while_others_are_served(world: World, peer: Peer):
     other = world.peer()
     world.cut_everywhere()
     queue = queue_bound(peer, "q")
-    assert queue.ready == ["1", "2"]
+    assert queue.ready == ["1"]
     assert peer.connection.jobs == 1  # so that its input waits
     assert peer.sent(QueueBindOk) == []
     # What others publish meanwhile is no history of this binding.
     publish(other, "6")
     second = queue_bound(other, "r")
-    for _ in range(5):
+    for _ in range(10):
         world.turn()
-    assert queue.ready == ["1", "2", "6", "3", "4", "5"]
+    assert queue.ready == ["1", "6", "2", "3", "4", "5"]
     assert second.ready == ["1", "2", "3", "4", "5", "6"]
     assert len(peer.sent(QueueBindOk)) == len(other.sent(QueueBindOk)) == 1
     assert peer.connection.jobs == 0
@@ -185,10 +185,10 @@ def test_an_exchange_is_given_it_in_steps(world: World, peer: Peer):
     queue = bind(peer, "q", "below")
     world.cut_everywhere()
     peer.say(ExchangeBind(source="recent", destination="below"))
-    assert queue.ready == ["1", "2"]
+    assert queue.ready == ["1"]
     assert peer.sent(ExchangeBindOk) == []
-    world.turn()
-    world.turn()
+    for _ in range(3):
+        world.turn()
     assert queue.ready == ["1", "2", "3"]
     assert len(peer.sent(ExchangeBindOk)) == 1
 
@@ -209,7 +209,7 @@ def test_it_ends_in_order_when_one_end_is_gone(world: World, peer: Peer, end: Me
     other.say(end)
     for _ in range(6):
         world.turn()
-    assert not set(queue.ready) & set("345")
+    assert not set(queue.ready) & set("2345")
     assert len(peer.sent(QueueBindOk)) == 1
     assert peer.connection.jobs == 0
     assert not world.engine.jobs.waiting
@@ -220,12 +220,12 @@ def test_a_binding_that_is_made_anew_meanwhile_gets_it_once(world: World, peer: 
     other = world.peer()
     world.cut_everywhere()
     queue = queue_bound(peer, "q")
-    assert queue.ready == ["1", "2"]
+    assert queue.ready == ["1"]
     other.say(QueueUnbind(queue="q", exchange="recent", routing_key="q"))
     other.say(QueueBind(queue="q", exchange="recent", routing_key="q"))
     for _ in range(10):
         world.turn()
-    assert queue.ready == ["1", "2", *"12345"]
+    assert queue.ready == ["1", *"12345"]
     assert len(peer.sent(QueueBindOk)) == len(other.sent(QueueBindOk)) == 1
 
 
@@ -235,7 +235,7 @@ def test_an_equal_bind_is_answered_when_the_queue_has_the_history(world: World, 
     world.cut_everywhere()
     queue = queue_bound(peer, "q")
     other.say(QueueBind(queue="q", exchange="recent", routing_key="q"))
-    assert queue.ready == ["1", "2"]
+    assert queue.ready == ["1"]
     assert other.sent(QueueBindOk) == []
     for _ in range(10):
         world.turn()
@@ -265,7 +265,7 @@ def test_a_queue_that_is_gone_gets_no_more_for_one_of_its_name(world: World, pee
         world.turn()
     assert found(other, "q").ready == ["1", "2", "3", "4", "5"]
     assert found(other, "q") is not queue
-    assert not set(queue.ready) & set("345")
+    assert not set(queue.ready) & set("2345")
 
 
 def queue_before_a_new_one(world: World, peer: Peer, other: Peer) -> FakeQueue:
@@ -292,7 +292,7 @@ def test_the_rest_is_refused_when_the_broker_runs_low(
     world.broker.set_alarm(alarm, True)
     for _ in range(3):
         world.turn()
-    assert queue.ready == ["1", "2"]
+    assert queue.ready == ["1"]
     (close,) = peer.sent(ChannelClose)
     assert (close.reply_code, close.class_id) == (406, 50)
     assert text in close.reply_text
@@ -303,7 +303,7 @@ def test_the_rest_is_refused_when_the_broker_runs_low(
     again.say(QueueBind(queue="q", exchange="recent", routing_key="q"))
     for _ in range(5):
         world.turn()
-    assert queue.ready == ["1", "2", *"12345"]
+    assert queue.ready == ["1", *"12345"]
 
 
 def test_it_goes_with_its_exchange(world: World, peer: Peer):

@@ -62,6 +62,7 @@ cdef class Jobs:
     cdef bint advance(self, Job job) except -1:
         """Take steps of a job until the slice is over; returns whether it has ended."""
         done, failed = job.done, job.failed
+        self.clock.over()   # the slice has begun: the first step is part of it
         try:
             while True:
                 if next(job.steps) is AWAITS or self.clock.over():

@@ -16,7 +16,7 @@ from leporid.engine.connection.channel cimport (
     SETTLE_ACK, SETTLE_DROP, SETTLE_REQUEUE, Channel,
 )
 from leporid.engine.log.facts cimport append_commit, flush_settles
-from leporid.engine.log.log cimport COMMIT_PUBLISHES, FLAG_IN_TX, Log, leave
+from leporid.engine.log.log cimport COMMIT_PUBLISHES, FLAG_IN_TX, Log
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.log.staging cimport StagedRecords, staged_records
 from leporid.engine.publishing.publishing cimport PartialAppends
@@ -177,7 +177,7 @@ cdef class Transaction:
         self.in_streams, self.appends = 0, None
         for waiting in (self.durable, self.transient):
             if waiting.staged is not None:
-                leave(waiting.staged)
+                channel.logs.leaving.append(waiting.staged)
             waiting.staged, waiting.bytes = None, 0
         return 0
 

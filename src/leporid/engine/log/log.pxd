@@ -42,16 +42,18 @@ cdef inline bint is_durable(uint64_t position) noexcept nogil:
 
 cdef class Log
 
-cdef class RecordMemory:
+cdef class AnonymousMemory:
     cdef uint8_t *base
     cdef size_t bytes
+    cdef bint shrink(self, size_t size) noexcept
+
+cdef class RecordMemory(AnonymousMemory):
     cdef uint8_t *body
     cdef readonly size_t size           # bytes of the body that have come
     cdef uint32_t crc                   # of these
     cdef bint used                      # it is a segment's
     cdef list copies                    # RecordMemory for further records; or None
     cdef int append(self, const uint8_t *data, size_t size) except -1
-    cdef bint shrink(self, size_t size) noexcept
     cdef bint copy_rest(self, const uint8_t *body, size_t size, Clock clock) except -1
     cdef bint prepare(self, size_t records, size_t head_bytes, Clock clock) except -1
     # How `begin_message` and `finish_message` use the memory that a message's body lies in.
@@ -62,9 +64,7 @@ cdef class RecordMemory:
     cdef uint64_t finish(self, Log log, Record *record) noexcept
 
 cdef RecordMemory record_memory(size_t head_bytes, size_t body_bytes)
-cdef int leave(RecordMemory memory) except -1
-cdef bint is_leaving() noexcept
-cdef int give_back(Clock clock) except -1
+cdef int give_back(list leaving, Clock clock) except -1
 
 cdef class Segment:
     cdef readonly uint32_t number
@@ -106,6 +106,7 @@ cdef class Log:
     cdef readonly uint64_t appended     # records, since the start
     cdef size_t newest                  # where the newest of them begins in `active`
     cdef readonly size_t bytes          # memory and mappings of all segments
+    cdef list leaving                   # AnonymousMemory that others give back; of several logs
     cdef list spare
     cdef uint8_t *spare_memory[2]
     cdef int spare_memory_count

@@ -10,7 +10,10 @@ FORMAT_VERSION: Final[int]
 def segment_header(number: int, salt: int, previous: int, previous_used: int) -> bytes:
     """The first bytes of a segment's file; `previous` is the segment before, 0 for none."""
 
-class RecordMemory:
+class AnonymousMemory:
+    """Memory of the system's own; used by the engine only."""
+
+class RecordMemory(AnonymousMemory):
     """Memory in which the body of a large message is assembled; used by the engine only."""
 
     @property
@@ -70,7 +73,9 @@ class Segment:
 class Log:
     """An append-only sequence of segments."""
 
-    def __init__(self, durable: bool, segment_bytes: int, seed: int) -> None: ...
+    def __init__(
+        self, durable: bool, segment_bytes: int, seed: int, leaving: list[AnonymousMemory]
+    ) -> None: ...
     @property
     def durable(self) -> bool:
         """It is written to files."""

@@ -40,22 +40,19 @@ cdef enum:
     TARGETS_ROOM = 65536 * 12
     FACTS_BYTES = 256
     AFTER_BODY_BYTES = 8 + FACTS_BYTES
-    STEP_BYTES = 4 * 1024 * 1024    # that are given back at a time: 0.2 ms
+    STEP_BYTES = 1024 * 1024        # that are given back at a time: 0.1 ms
     PART_BYTES = 1024 * 1024        # that are copied at a time: 0.5 ms
 
 
-cdef class RecordMemory:
-    """Memory in which the body of a large message is assembled, and which becomes its segment.
-
-    A copy of 128 MiB takes 60 ms, most of it for pages that the kernel has to give; here each frame
-    of the body pays for its own. The body never moves, and is there for as long as anybody refers
-    to its memory. A record for another log needs a copy; `prepare` makes copies in slices. Made by
-    `record_memory`.
-    """
+cdef class AnonymousMemory:
+    """Memory of the system's own, many pages; `give_back` takes steps for it."""
 
     def __dealloc__(self):
         if self.base != NULL:
             munmap(self.base, self.bytes)
+
+    def __repr__(self):
+        return f"<AnonymousMemory of {self.bytes} bytes>"
 
     cdef bint shrink(self, size_t size) noexcept:
         """Give its last pages back to the system; returns whether there are others."""
@@ -65,6 +62,16 @@ cdef class RecordMemory:
         if not left:
             self.base = NULL
         return left
+
+
+cdef class RecordMemory(AnonymousMemory):
+    """Memory in which the body of a large message is assembled, and which becomes its segment.
+
+    A copy of 128 MiB takes 60 ms, most of it for pages that the kernel has to give; here each frame
+    of the body pays for its own. The body never moves, and is there for as long as anybody refers
+    to its memory. A record for another log needs a copy; `prepare` makes copies in slices. Made by
+    `record_memory`.
+    """
 
     def __repr__(self):
         return f"<RecordMemory of {self.bytes} bytes size={self.size}>"
@@ -188,31 +195,20 @@ cdef RecordMemory record_memory(size_t head_bytes, size_t body_bytes):
     return made
 
 
-# Large memory that nobody needs any more. To give 512 MiB back takes 25 ms. It is the process's, so
-# that it is shared by all logs.
-cdef list leaving = []
+cdef int give_back(list leaving, Clock clock) except -1:
+    """Give large memory back to the system, as far as the slice at hand allows: 512 MiB take 25 ms.
 
-
-cdef int leave(RecordMemory memory) except -1:
-    """Have memory given back by `give_back`, though others may still refer to it."""
-    leaving.append(memory)
-    return 0
-
-
-cdef bint is_leaving() noexcept:
-    return len(leaving) > 0
-
-
-cdef int give_back(Clock clock) except -1:
-    """Give large memory back to the system, as far as the slice at hand allows."""
-    cdef RecordMemory memory
+    Others may still refer to it.
+    """
+    cdef AnonymousMemory memory
     while leaving:
         memory = leaving.pop()
         # Otherwise somebody still reads it, and gives it back when it is the last.
-        while memory.base != NULL and Py_REFCNT(memory) == 1 and memory.shrink(STEP_BYTES):
-            if clock.over():
-                leaving.append(memory)
-                return 0
+        if memory.base != NULL and Py_REFCNT(memory) == 1 and memory.shrink(STEP_BYTES):
+            leaving.append(memory)
+        # For each memory, too: there may be very many that have one step each.
+        if clock.over():
+            break
     return 0
 
 
@@ -251,15 +247,25 @@ cdef class Segment:
         return 0
 
     cdef int give_memory(self, Log log) except -1:
-        """Let the log reuse this memory: its pages exist, and each fresh one costs a page fault."""
+        """Let the log reuse this memory: its pages exist, and each fresh one costs a page fault.
+
+        What the log has no use for is given back in steps, if it is large.
+        """
+        cdef AnonymousMemory memory
         if self.memory is not None:
-            leave(self.memory)
-        if (self.base != NULL and not self.mapped and self.memory is None
-                and self.capacity == log.segment_bytes
+            log.leaving.append(self.memory)
+        elif self.base == NULL or self.mapped:
+            pass
+        elif (self.capacity == log.segment_bytes
                 and log.spare_memory_count < SPARE_MEMORY_MAX):
             log.spare_memory[log.spare_memory_count] = self.base
             log.spare_memory_count += 1
             self.base = NULL
+        elif self.capacity >= STEP_BYTES:
+            memory = AnonymousMemory()
+            memory.base, memory.bytes = self.base, self.capacity
+            self.base = NULL
+            log.leaving.append(memory)
         return 0
 
     cdef int adopt(self, object mapping, Log log) except -1:
@@ -326,8 +332,9 @@ cdef inline uint64_t count_record(Log log, Segment segment, Record *record) noex
 cdef class Log:
     """An append-only sequence of segments, either durable or in memory alone."""
 
-    def __cinit__(self, bint durable, size_t segment_bytes, uint32_t seed):
+    def __cinit__(self, bint durable, size_t segment_bytes, uint32_t seed, list leaving not None):
         self.durable = durable
+        self.leaving = leaving
         self.segment_bytes = segment_bytes
         self.first = 1
         self.segments = []

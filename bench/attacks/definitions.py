@@ -24,7 +24,7 @@ BLOCK = 1000
 CLOSE_ARGUMENTS = struct.pack(">H", 200) + short("") + bytes(4)
 ARGUMENT_BYTES = 120_000
 # Nearly as many as Leporid takes.
-WIDE = 1_000
+WIDE = 250
 STREAM: dict[str, object] = {"x-queue-type": "stream"}
 PREFETCH = struct.pack(">IH?", 0, 10, False)
 
@@ -75,7 +75,7 @@ def flood_binds(ground: Ground) -> Steps:
 
 @attack("wide-tables")
 def wide_tables(ground: Ground) -> Steps:
-    """600 declares, binds to a headers exchange, and consumes, with 1,000 arguments each."""
+    """600 declares, binds to a headers exchange, and consumes, with 250 arguments each."""
     names = itertools.islice(itertools.product(ascii_letters, repeat=3), WIDE)
     fields = b"".join(short("".join(name)) + b"V" for name in names)
     wide = struct.pack(">I", len(fields)) + fields

@@ -181,6 +181,12 @@ async def test_lists(world: World, client: httpx.AsyncClient):
         ("e/amq.default/q/q", {}, 401, "operation not permitted on the default exchange"),
         ("e/amq.topic/q/q", {"routing_key": 5}, 400, "routing_key is a string"),
         ("e/amq.topic/q/q", {"arguments": "x"}, 400, "arguments is not a JSON object"),
+        (
+            "e/amq.topic/q/q",
+            {"arguments": {"x": [0] * 256}},
+            400,
+            "more values than the limit of 256",
+        ),
         ("e/amq.topic/q/q", {"routing_key": "k" * 256}, 400, "255"),
     ],
 )

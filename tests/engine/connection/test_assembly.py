@@ -281,7 +281,7 @@ def test_a_large_body_goes_into_a_stream_and_a_queue():
     assert world.read(1) == {1: b"next"}
 
 
-VAST = 17 * 2**20 + 1
+VAST = 7 * 2**20 + 1
 
 
 def test_a_vast_body_is_copied_in_slices():

@@ -411,7 +411,7 @@ def test_messages_of_the_broker_are_counted_once(world):
 
 # ------------------------------------------------------------------ in steps
 
-VAST = 17 * 2**20 + 1
+VAST = 7 * 2**20 + 1
 
 
 def due_vast(world) -> bytes:

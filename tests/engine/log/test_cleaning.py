@@ -211,7 +211,7 @@ def test_a_segment_that_is_copied_may_be_browsed_meanwhile(engine, disk, durable
     assert counts_after_a_crash(disk) == (2000, 0)
 
 
-VAST = 17 * 2**20 + 1
+VAST = 7 * 2**20 + 1
 
 
 @pytest.mark.parametrize("settled", [False, True])

@@ -206,7 +206,7 @@ def test_a_message_waits_for_dead_letters_and_is_in_no_stream_twice(engine, disk
     assert letters == [b"m", b"n"]
 
 
-VAST = 17 * 2**20 + 1
+VAST = 7 * 2**20 + 1
 
 
 def test_a_vast_body_is_copied_for_one_stream_after_the_other(engine, disk, peer):

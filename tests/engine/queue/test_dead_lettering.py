@@ -349,7 +349,7 @@ def test_a_letter_made_in_several_turns_is_on_disk_with_its_end(engine, disk, pe
     assert not engine.logs.dirty
 
 
-VAST = 17 * 2**20 + 1
+VAST = 7 * 2**20 + 1
 
 
 class StoredInSteps:

@@ -13,7 +13,7 @@ from cpython.iterator cimport PyIter_Check
 from libc.stdint cimport uint64_t
 
 from leporid.engine.log.facts cimport settle_with_letter
-from leporid.engine.log.log cimport RecordMemory, is_durable, record_memory
+from leporid.engine.log.log cimport COPIED_AT_ONCE, RecordMemory, is_durable, record_memory
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.queue.index cimport GONE, READY, Slot
 from leporid.engine.queue.queue cimport Queue
@@ -23,11 +23,6 @@ from leporid.engine.wire.record cimport (
 )
 
 from collections import deque
-
-cdef enum:
-    # A body is copied for its letter in one piece up to this size, and once more when the letter is
-    # stored: in 4 ms together.
-    LETTER_COPIED_AT_ONCE = 4 * 1024 * 1024
 
 
 cdef class DeadLettering:
@@ -114,7 +109,7 @@ cdef class DeadLettering:
         self.replacing = queue.durable and is_durable(slot.position)
         if steps is None:
             message = message_in(logs.record(slot.position))
-            if message.body_len > LETTER_COPIED_AT_ONCE:
+            if message.body_len > COPIED_AT_ONCE:
                 steps = _letter_of_large(logs, queue, seq, reason)
             else:
                 steps = letter_of(queue, reason, names_bytes(&message), properties_bytes(&message),

@@ -8,7 +8,6 @@ no text in AMQP is approximated in JSON.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NoReturn
 
@@ -37,15 +36,15 @@ def shown(value: Value) -> Any:
     """Return a value as JSON has it; octets that are no text are approximated."""
     if isinstance(value, str):
         # Octets that are no UTF-8 are surrogates here, in names of headers, too.
-        return octets_of(value).decode("utf-8", "replace")
+        return value if value.isascii() else octets_of(value).decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return {shown(name): shown(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [shown(each) for each in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Decimal):
         return str(value)
-    if isinstance(value, Mapping):
-        return {shown(name): shown(each) for name, each in value.items()}
-    if isinstance(value, Sequence):
-        return [shown(each) for each in value]
     return value
 
 

@@ -195,7 +195,7 @@ class AuditRoutes:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        table: Table[AuditEntry] = Table({}, (), _shown)
+        table: Table[AuditEntry] = Table({}, whole=_shown)
         self._lists = Lists(around, table, lambda entry: entry.path)
 
     @takes(**FILTERS)

@@ -51,7 +51,7 @@ class BindingRoutes:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        table: Table[tuple[str, Binding]] = Table({}, (), lambda each: shown_binding(*each))
+        table: Table[tuple[str, Binding]] = Table({}, whole=lambda each: shown_binding(*each))
         self._table = table
         # Of the bindings from one exchange, a name that is searched for is that of the other end.
         self._lists = Lists(around, table, lambda each: each[1].source)

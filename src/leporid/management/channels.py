@@ -59,7 +59,8 @@ class ChannelRoutes:
                 "message_stats": self._stats,
                 "messages_unacknowledged": lambda channel: channel.engine.unacked_count,
                 "consumer_count": lambda channel: len(channel.subscriptions) + len(channel.members),
-            }
+            },
+            lambda channel: (channel_name(channel),),
         )
         self._lists = Lists(around, self._table, channel_name)
 

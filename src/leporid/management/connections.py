@@ -75,10 +75,11 @@ class ConnectionRoutes:
                 "client_properties": lambda session: amqp_json.shown(
                     dict(session.client_properties)
                 ),
-            }
+            },
+            _order,
         )
         self._of_user: Table[ConnectionState] = Table(
-            {name: self._table.fields[name] for name in ("name", "vhost", "user", "node")}
+            {name: self._table.fields[name] for name in ("name", "vhost", "user", "node")}, _order
         )
         self._lists = Lists(around, self._table, lambda session: session.full_name)
 
@@ -155,6 +156,10 @@ class ConnectionRoutes:
         reason = request.headers.get("x-reason") or CLOSED
         session.close_for(ConnectionForced(reason))
         self._around.wake()
+
+
+def _order(session: ConnectionState) -> tuple[str]:
+    return (session.full_name,)
 
 
 def _own_name(session: ConnectionState) -> Any:

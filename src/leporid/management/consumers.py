@@ -33,8 +33,7 @@ class ConsumerRoutes:
         self._around = around
         table: Table[Any] = Table(
             {"consumer_tag": lambda consumer: consumer.tag},
-            (),
-            lambda consumer: shown_consumer(consumer, around.node_name),
+            whole=lambda consumer: shown_consumer(consumer, around.node_name),
         )
         self._lists: Lists[Any] = Lists(around, table, lambda each: str(each.tag))
 

@@ -45,6 +45,11 @@ FIELDS: dict[str, Any] = {
 }
 
 
+def _order(row: Row) -> tuple[str, ...]:
+    key, exchange = row.key, row.key.exchange or DEFAULT_EXCHANGE_NAME
+    return row.queue.vhost, row.queue.name, key.reason, exchange, key.key or ""
+
+
 class DeadLetterRoutes:
     """The handlers.
 
@@ -54,7 +59,7 @@ class DeadLetterRoutes:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        table: Table[Row] = Table(FIELDS, ("vhost", "queue", "reason", "exchange", "routing_key"))
+        table: Table[Row] = Table(FIELDS, _order)
         self._lists: Lists[Row] = Lists(around, table, lambda row: row.queue.name)
 
     async def listing(self, request: Request) -> Response:

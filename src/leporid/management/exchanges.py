@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from leporid.management.surroundings import Surroundings
 
 STATS: Final = ("publish_in", "publish_out")
-ORDER: Final = ("vhost", "name")
 
 
 class ExchangeRoutes:
@@ -52,7 +51,7 @@ class ExchangeRoutes:
                 "policy": lambda each: _policy(each[1]),
                 "message_stats": lambda each: stats_of(around, each[1]),
             },
-            ORDER,
+            lambda each: (each[0], each[1].name),
         )
         self._lists = Lists(around, self._table, lambda each: each[1].name)
 

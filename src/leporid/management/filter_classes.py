@@ -8,7 +8,7 @@ that something was registered or deleted leaves only when that is on disk.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
@@ -51,7 +51,8 @@ class FilterClassRoutes:
                 # Sorted by how many there are.
                 "used_by": lambda one: list(self._classes.uses(one.name)),
             },
-            whole=self._shown,
+            lambda one: (one.name,),
+            self._shown,
         )
         self._lists = Lists(around, self._table, lambda one: one.name)
 
@@ -68,7 +69,7 @@ class FilterClassRoutes:
             # Unlike what is only shown, what decides must be counted before.
             counts = {one.name: await self._count_waiting(user, one.name) for one in classes}
             fields = {**table.fields, "waiting": lambda one: counts[one.name]}
-            table = Table(fields, whole=self._shown)
+            table = replace(table, fields=fields)
         return await self._lists.answer(request, user, classes, len(classes), table)
 
     async def show(self, request: Request) -> Response:

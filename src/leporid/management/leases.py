@@ -15,6 +15,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Coroutine
 from contextlib import aclosing
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
@@ -97,7 +98,9 @@ class LeaseRoutes:
         self._around = around
         self._share = around.admission.shares.leases
         self._lists: Lists[Holding] = Lists(
-            around, Table(FIELDS, ("vhost", "queue", "lease")), lambda holding: holding.queue
+            around,
+            Table(FIELDS, attrgetter("vhost", "queue", "id")),
+            lambda holding: holding.queue,
         )
         self._held = around.leases
         self._settling: set[asyncio.Task[None]] = set()

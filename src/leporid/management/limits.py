@@ -35,7 +35,7 @@ class VhostLimitRoutes:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         fields = {"vhost": lambda vhost: vhost.name, "value": lambda vhost: dict(vhost.limits)}
-        table: Table[VirtualHost] = Table(fields, ("vhost",))
+        table: Table[VirtualHost] = Table(fields, lambda vhost: (vhost.name,))
         self._lists = Lists(around, table, lambda vhost: vhost.name)
 
     async def listing(self, request: Request) -> Response:
@@ -91,7 +91,7 @@ class UserLimitRoutes:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         fields = {"user": lambda user: user.name, "value": lambda user: dict(user.limits)}
-        table: Table[User] = Table(fields, ("user",))
+        table: Table[User] = Table(fields, lambda user: (user.name,))
         self._lists = Lists(around, table, lambda user: user.name)
 
     async def listing(self, request: Request) -> Response:

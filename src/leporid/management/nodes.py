@@ -84,7 +84,7 @@ class NodeRoutes:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._table: Table[NodeFacts] = Table({"name": lambda node: node.name}, ())
+        self._table: Table[NodeFacts] = Table({"name": lambda node: node.name})
         self._lists = Lists(around, self._table, lambda node: node.name)
 
     async def listing(self, request: Request) -> Response:

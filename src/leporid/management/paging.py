@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import merge
 from itertools import islice
@@ -50,6 +50,8 @@ ABSENT: Final = object()
 """What a field's function returns if the object has no such field."""
 
 Fields = Mapping[str, Callable[[T], Any]]
+Part = Callable[[T], dict[str, Any]]
+"""Makes several fields of an object at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +60,17 @@ class Table(Generic[T]):
 
     Attributes:
         fields: by their names, in the order in which they are shown.
-        order: the fields that a list is sorted by if nothing else is asked for, or as far as that
-            leaves open. Empty: lists are in the order in which the objects come.
-        whole: makes all fields at once, where that is less work; of what `fields` has not, it makes
-            single ones, too.
+        order: gives what a list is sorted by if nothing else is asked for, or as far as that leaves
+            open: texts or numbers, at each place the same. None: lists are in the order in which
+            the objects come.
+        whole: makes all fields at once, where that is less work.
+        parts: what makes a field that `fields` has not, together with others; without it, `whole`.
     """
 
     fields: Fields[T]
-    order: tuple[str, ...] = ("name",)
-    whole: Callable[[T], dict[str, Any]] | None = None
+    order: Callable[[T], tuple[Any, ...]] | None = None
+    whole: Part[T] | None = None
+    parts: Mapping[str, Part[T]] = field(default_factory=dict)
 
     def show(self, item: T, columns: Columns | None = None) -> dict[str, Any]:
         """Return an object as JSON has it."""
@@ -74,7 +78,7 @@ class Table(Generic[T]):
             return columns.of(self, item)
         if self.whole is not None:
             return self.whole(item)
-        shown = {name: field(item) for name, field in self.fields.items()}
+        shown = {name: make(item) for name, make in self.fields.items()}
         return {name: value for name, value in shown.items() if value is not ABSENT}
 
     def reader(self, path: tuple[str, ...]) -> Callable[[T], Any]:
@@ -83,8 +87,12 @@ class Table(Generic[T]):
         Whoever asks it of many objects goes through the path once.
         """
         name, *within = path
-        field = self.fields.get(name) or partial(_made, self.whole, name)
-        return partial(_within, field, within) if within else field
+        read = self.fields.get(name) or partial(_made, self.part(name), name)
+        return partial(_within, read, within) if within else read
+
+    def part(self, name: str) -> Part[T]:
+        """Return what makes a field that `fields` has not, if there is such a field."""
+        return self.parts.get(name, self.whole or _nothing)
 
     def meets(self, item: T, conditions: Iterable[Condition]) -> bool:
         """Say whether an object is as all conditions want it."""
@@ -99,16 +107,16 @@ class Table(Generic[T]):
 class _LazyFields(Generic[T]):
     """The fields of one object, each made when it is asked for, and once.
 
-    Those that are made with all others alone are made together, however many are asked for.
+    Those that are made with others alone are made together, however many are asked for.
     """
 
-    __slots__ = ("_fields", "_item", "_table", "_whole")
+    __slots__ = ("_fields", "_item", "_parts", "_table")
 
     def __init__(self, table: Table[T], item: T) -> None:
         self._table = table
         self._item = item
         self._fields: dict[str, Any] = {}
-        self._whole: dict[str, Any] | None = None
+        self._parts: dict[Part[T], dict[str, Any]] = {}
 
     def field(self, name: str) -> Any:
         """Return a field; ABSENT without it."""
@@ -120,10 +128,10 @@ class _LazyFields(Generic[T]):
         make = self._table.fields.get(name)
         if make is not None:
             return make(self._item)
-        if self._whole is None:
-            whole = self._table.whole
-            self._whole = {} if whole is None else whole(self._item)
-        return self._whole.get(name, ABSENT)
+        part = self._table.part(name)
+        if part not in self._parts:
+            self._parts[part] = part(self._item)
+        return self._parts[part].get(name, ABSENT)
 
     def at(self, path: tuple[str, ...]) -> Any:
         """Return one value, which may be within a field; ABSENT without it."""
@@ -135,14 +143,18 @@ class _LazyFields(Generic[T]):
         return value
 
 
-def _made(whole: Callable[[T], dict[str, Any]] | None, name: str, item: T) -> Any:
-    """Return a field that is made with all others alone."""
-    return ABSENT if whole is None else whole(item).get(name, ABSENT)
+def _nothing(_: object) -> dict[str, Any]:
+    return {}
 
 
-def _within(field: Callable[[T], Any], names: Iterable[str], item: T) -> Any:
+def _made(part: Part[T], name: str, item: T) -> Any:
+    """Return a field that is made with others alone."""
+    return part(item).get(name, ABSENT)
+
+
+def _within(read: Callable[[T], Any], names: Iterable[str], item: T) -> Any:
     """Return what is within a field."""
-    value = field(item)
+    value = read(item)
     for name in names:
         if not isinstance(value, Mapping):
             return ABSENT
@@ -411,11 +423,7 @@ class Lists(Generic[T]):
             Refusal: the query string is wrong; or there is no room for so many objects.
         """
         query, shown = query_in(request), table or self._table
-        order = (
-            *((query.sort,) if query.sort else ()),
-            *(tuple(each.split(".")) for each in shown.order),
-        )
-        if query.page is None and not order:
+        if query.page is None and query.sort is None and shown.order is None:
             wanted = (
                 item if item is not None and shown.meets(item, query.conditions) else None
                 for item in items
@@ -424,7 +432,7 @@ class Lists(Generic[T]):
             return self._around.listing(user, made)
         slot = await waited_for(self._around.admission.shares.list_items, user.name, max(1, count))
         try:
-            arranging = _Arranging(self._around, user, query, shown, order, self._name_of)
+            arranging = _Arranging(self._around, user, query, shown, self._name_of)
             await arranging.look(items)
             if query.page is None:
                 return self._around.listing(
@@ -449,14 +457,13 @@ class _Arranging(Generic[T]):
         user: User,
         query: Query,
         table: Table[T],
-        order: tuple[tuple[str, ...], ...],
         name_of: Callable[[T], str],
     ) -> None:
         self._around = around
         self._user = user
         self._query = query
         self._table = table
-        self._readers = [table.reader(path) for path in order]
+        self._sort = None if query.sort is None else table.reader(query.sort)
         self._name_of = name_of
         # Of each object its keys, and its place among the objects: no two have the same, so that
         # objects are never compared. Nor do they stand in there: of tuples that hold only texts and
@@ -488,17 +495,16 @@ class _Arranging(Generic[T]):
                     self._runs.append([])
         self._runs[-1].sort(reverse=reverse)
 
-    def _keys(self, item: T) -> list[Any]:
-        """Return what an object is sorted by: of each value its kind, and itself."""
-        keys: list[Any] = []
-        for read in self._readers:
-            keys += sort_key(read(item))
-        return keys
+    def _keys(self, item: T) -> tuple[Any, ...]:
+        """Return what an object is sorted by; of a value that may be of any kind, that before."""
+        order = self._table.order
+        last = () if order is None else order(item)
+        return last if self._sort is None else (*sort_key(self._sort(item)), *last)
 
     def ordered(self) -> Iterator[T]:
         """Go through the objects in order; once."""
         runs, self._runs = self._runs, []
-        if not self._readers:
+        if self._sort is None and self._table.order is None:
             return (self._take(entry[-1]) for run in runs for entry in draining(run))
         merged = merge(*map(draining, runs), reverse=self._query.reverse)
         return (self._take(entry[-1]) for entry in merged)

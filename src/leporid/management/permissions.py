@@ -7,6 +7,7 @@ live connections ends within a second.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import JSONResponse, Response
@@ -42,7 +43,7 @@ class PermissionRoutes:
     def __init__(self, around: Surroundings, *, topics: bool = False) -> None:
         self._around = around
         self._topics = topics
-        order = ("vhost", "user", "exchange") if topics else ("vhost", "user")
+        order = itemgetter("vhost", "user", "exchange") if topics else itemgetter("vhost", "user")
         table: Table[dict[str, Any]] = Table({}, order, dict)
         self._lists = Lists(around, table, lambda each: str(each["user"]))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
@@ -92,7 +93,7 @@ class PipelineRoutes:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        table: Table[Row] = Table(FIELDS, ("vhost", "name", "user"))
+        table: Table[Row] = Table(FIELDS, attrgetter("vhost", "last.name", "last.user"))
         self._lists: Lists[Row] = Lists(around, table, lambda row: row.last.name)
 
     async def listing(self, request: Request) -> Response:

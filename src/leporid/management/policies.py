@@ -7,6 +7,7 @@ deleted leaves only when that is in force and on disk.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, Response
@@ -49,7 +50,7 @@ class PolicyRoutes:
     def __init__(self, around: Surroundings, *, operator: bool) -> None:
         self._around = around
         self._operator = operator
-        table: Table[dict[str, Any]] = Table({}, ("priority", "vhost", "name"), dict)
+        table: Table[dict[str, Any]] = Table({}, itemgetter("priority", "vhost", "name"), dict)
         self._lists = Lists(around, table, lambda each: str(each["name"]))
 
     async def listing(self, request: Request) -> Response:

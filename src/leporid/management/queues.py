@@ -8,6 +8,9 @@ memory of a queue, is left out and never made up.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
@@ -22,7 +25,7 @@ from leporid.management.authorization import not_found, vhosts_listed, visitor
 from leporid.management.consumers import shown_consumer
 from leporid.management.details import connection_details
 from leporid.management.histories import Key
-from leporid.management.paging import ABSENT, Lists, Table, columns_in
+from leporid.management.paging import Lists, Table, columns_in
 from leporid.management.parameters import flag_in, object_in
 from leporid.management.paths import name_of, takes
 from leporid.management.rates import DELIVERIES, deliveries, rates_of, with_rates
@@ -33,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from leporid.broker.access.access import User
-    from leporid.broker.connection.session import ConnectionState
     from leporid.broker.queue.queue import QueueState
     from leporid.broker.vhost import VirtualHost
     from leporid.management.histories import History
@@ -58,10 +60,20 @@ DEFINED: Final = (
 )
 COUNTED: Final = ("messages", "messages_ready", "messages_unacknowledged")
 """What it has beside that with enable_queue_totals=true."""
+OTHERS: Final = (
+    "policy",
+    "operator_policy",
+    "effective_policy_definition",
+    "consumers",
+    "exclusive_consumer_tag",
+    "single_active_consumer_tag",
+    "single_active_consumer_ctag",
+    "message_bytes_ready",
+)
+"""What else no samples are needed for."""
 STATS: Final = ("publish", *DELIVERIES)
 RATED: Final = ("message_stats", *(f"{name}_details" for name in COUNTED))
 """What samples are needed for."""
-ORDER: Final = ("vhost", "name")
 
 
 class QueueRoutes:
@@ -69,23 +81,20 @@ class QueueRoutes:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        fields = self._fields()
-
-        def rated(name: str) -> Any:
-            return lambda queue: sampled(around, queue).get(name, ABSENT)
-
-        def whole(queue: QueueState) -> dict[str, Any]:
-            shown = {
-                name: value
-                for name, field in fields.items()
-                if (value := field(queue)) is not ABSENT
-            }
-            return shown | sampled(around, queue)
-
-        every = fields | {name: rated(name) for name in RATED}
-        self._table: Table[QueueState] = Table(every, ORDER, whole)
-        self._defined = Table({name: fields[name] for name in DEFINED}, ORDER)
-        self._with_totals = Table({name: fields[name] for name in (*DEFINED, *COUNTED)}, ORDER)
+        order = attrgetter("vhost", "name")
+        single = {"name": attrgetter("name"), "vhost": attrgetter("vhost")}
+        defined = dict.fromkeys(DEFINED, self._defined)
+        with_totals = defined | dict.fromkeys(COUNTED, counted)
+        parts = (
+            with_totals
+            | dict.fromkeys(OTHERS, others)
+            | dict.fromkeys(RATED, partial(sampled, around))
+        )
+        self._table: Table[QueueState] = Table(single, order, self._whole, parts)
+        self._only_defined = Table(single, order, self._defined)
+        self._with_totals = Table(
+            single, order, lambda queue: self._defined(queue) | counted(queue), with_totals
+        )
         self._lists = Lists(around, self._table, lambda queue: queue.name)
 
     # ------------------------------------------------------------- looking
@@ -98,7 +107,7 @@ class QueueRoutes:
         given, table = request.query_params, self._table
         if given.get("disable_stats") == "true":
             totals = given.get("enable_queue_totals") == "true"
-            table = self._with_totals if totals else self._defined
+            table = self._with_totals if totals else self._only_defined
         else:
             lengths, rates = self._ages_in(request)
             if lengths is not None or rates is not None:
@@ -152,11 +161,8 @@ class QueueRoutes:
             self._add_samples(shown, history, lengths, rates)
             return shown
 
-        def rated(name: str) -> Any:
-            return lambda queue: whole(queue).get(name, ABSENT)
-
-        fields = {**self._table.fields, **{name: rated(name) for name in RATED}}
-        return Table(fields, ORDER, whole)
+        parts = {**self._table.parts, **dict.fromkeys(RATED, whole)}
+        return replace(self._table, whole=whole, parts=parts)
 
     def _add_samples(
         self,
@@ -176,42 +182,34 @@ class QueueRoutes:
                 if f"{name}_details" in into:
                     into[f"{name}_details"] |= details
 
-    def _fields(self) -> dict[str, Any]:
-        """Return what is said of a queue without samples."""
-        around = self._around
+    def _whole(self, queue: QueueState) -> dict[str, Any]:
+        """Return all that is said of a queue."""
+        shown = self._defined(queue)
+        shown |= others(queue)
+        shown |= counted(queue)
+        shown |= sampled(self._around, queue)
+        return shown
 
-        def nodes(queue: QueueState) -> Any:
-            return ABSENT if queue.type is CLASSIC else [around.node_name]
-
-        return {
-            "name": lambda queue: queue.name,
-            "vhost": lambda queue: queue.vhost,
-            "type": lambda queue: queue.type.name,
-            "node": lambda queue: around.node_name,
-            "state": lambda queue: "paused" if queue.engine.paused else "running",
-            "durable": lambda queue: queue.durable,
-            "auto_delete": lambda queue: queue.auto_delete,
-            "exclusive": lambda queue: queue.owner is not None,
-            "owner_pid_details": _owner,
-            "arguments": lambda queue: amqp_json.shown(queue.arguments),
-            "leader": lambda queue: ABSENT if queue.type is CLASSIC else around.node_name,
-            "members": nodes,
-            "online": nodes,
-            "policy": lambda queue: _name(queue.governed.policy),
-            "operator_policy": lambda queue: _name(queue.governed.operator_policy),
-            "effective_policy_definition": lambda queue: amqp_json.shown(queue.governed.definition),
-            "consumers": lambda queue: len(queue.subscriptions),
-            "exclusive_consumer_tag": _exclusive_tag,
-            "single_active_consumer_tag": _active_tag,
-            # What RabbitMQ 3.10 calls it in quorum queues.
-            "single_active_consumer_ctag": lambda queue: (
-                _active_tag(queue) if queue.type is QUORUM else ABSENT
-            ),
-            "messages": lambda queue: ready_of(queue) + queue.engine.unacked_count,
-            "messages_ready": ready_of,
-            "messages_unacknowledged": lambda queue: queue.engine.unacked_count,
-            "message_bytes_ready": lambda queue: queue.engine.ready_bytes,
+    def _defined(self, queue: QueueState) -> dict[str, Any]:
+        """Return DEFINED."""
+        node = self._around.node_name
+        shown = {
+            "name": queue.name,
+            "vhost": queue.vhost,
+            "type": queue.type.name,
+            "node": node,
+            "state": "paused" if queue.engine.paused else "running",
+            "durable": queue.durable,
+            "auto_delete": queue.auto_delete,
+            "exclusive": queue.owner is not None,
+            "arguments": amqp_json.shown(dict(queue.arguments)),
         }
+        if queue.owner is not None:
+            owner: Any = queue.owner
+            shown["owner_pid_details"] = connection_details(owner)
+        if queue.type is not CLASSIC:
+            shown |= {"leader": node, "members": [node], "online": [node]}
+        return shown
 
     # ------------------------------------------------------------- changing
 
@@ -290,20 +288,51 @@ def queues_of(vhosts: list[VirtualHost]) -> Iterator[QueueState | None]:
             yield None if gone else queue
 
 
+def others(queue: QueueState) -> dict[str, Any]:
+    """Return OTHERS."""
+    governed, exclusive, oldest = queue.governed, queue.exclusive_subscription, None
+    if queue.single_active_consumer:
+        oldest = queue.subscriptions.oldest
+    active = None if oldest is None else oldest.tag
+    shown = {
+        "policy": _name(governed.policy),
+        "operator_policy": _name(governed.operator_policy),
+        "effective_policy_definition": amqp_json.shown(dict(governed.definition)),
+        "consumers": len(queue.subscriptions),
+        "exclusive_consumer_tag": None if exclusive is None else exclusive.tag,
+        "single_active_consumer_tag": active,
+        "message_bytes_ready": queue.engine.ready_bytes,
+    }
+    if queue.type is QUORUM:
+        # What RabbitMQ 3.10 calls it there.
+        shown["single_active_consumer_ctag"] = active
+    return shown
+
+
+def counted(queue: QueueState) -> dict[str, Any]:
+    """Return COUNTED."""
+    ready, unacked = ready_of(queue), queue.engine.unacked_count
+    return {
+        "messages": ready + unacked,
+        "messages_ready": ready,
+        "messages_unacknowledged": unacked,
+    }
+
+
 def sampled(around: Surroundings, queue: QueueState) -> dict[str, Any]:
-    """Return what samples are needed for."""
-    engine = queue.engine
-    ready = ready_of(queue)
-    counted = (ready + engine.unacked_count, ready, engine.unacked_count)
+    """Return RATED."""
+    engine, ready = queue.engine, ready_of(queue)
+    unacked = engine.unacked_count
     stats = (engine.published, *deliveries(engine.counts))
-    rates = rates_of(queue, counted + stats, around.monotonic())
-    behind = len(COUNTED)
+    values = (ready + unacked, ready, unacked, *stats)
+    rates = rates_of(queue, values, around.monotonic())
     shown: dict[str, Any] = {
-        f"{name}_details": {"rate": rate}
-        for name, rate in zip(COUNTED, rates[:behind], strict=True)
+        "messages_details": {"rate": rates[0]},
+        "messages_ready_details": {"rate": rates[1]},
+        "messages_unacknowledged_details": {"rate": rates[2]},
     }
     if any(stats):
-        shown["message_stats"] = with_rates(STATS, stats, rates[behind:])
+        shown["message_stats"] = with_rates(STATS, stats, rates[len(COUNTED) :])
     return shown
 
 
@@ -318,23 +347,3 @@ def _name(policy: Any) -> str | None:
 def ready_of(queue: QueueState) -> int:
     """Return how many messages are ready, or held for a moment."""
     return queue.engine.ready_count + queue.engine.held_count
-
-
-def _owner(queue: QueueState) -> Any:
-    owner: Any = queue.owner
-    if owner is None:
-        return ABSENT
-    session: ConnectionState = owner
-    return connection_details(session)
-
-
-def _exclusive_tag(queue: QueueState) -> str | None:
-    found = queue.exclusive_subscription
-    return None if found is None else found.tag
-
-
-def _active_tag(queue: QueueState) -> str | None:
-    if not queue.single_active_consumer:
-        return None
-    oldest = queue.subscriptions.oldest
-    return None if oldest is None else oldest.tag

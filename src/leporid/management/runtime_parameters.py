@@ -9,6 +9,7 @@ leaves only when that is in force and on disk.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import JSONResponse, Response
@@ -63,7 +64,7 @@ class ParameterRoutes:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        table: Table[Parameter] = Table({}, ("component", "vhost", "name"), dict)
+        table: Table[Parameter] = Table({}, itemgetter("component", "vhost", "name"), dict)
         self._lists = Lists(around, table, lambda each: str(each["name"]))
 
     # ------------------------------------------------------------- looking
@@ -209,7 +210,8 @@ class GlobalParameterRoutes:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         table: Table[GlobalParameter] = Table(
-            {"name": lambda each: each.name, "value": lambda each: each.value}
+            {"name": lambda each: each.name, "value": lambda each: each.value},
+            lambda each: (each.name,),
         )
         self._table = table
         self._lists = Lists(around, table, lambda each: each.name)

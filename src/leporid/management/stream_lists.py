@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
@@ -89,15 +90,17 @@ class StreamListRoutes:
             "skipped_messages": lambda reader: skipped_messages(reader.queue, reader.name),
         }
         self._streams: Lists[QueueState] = Lists(
-            around, Table(STREAM_FIELDS, ("vhost", "name")), lambda queue: queue.name
+            around, Table(STREAM_FIELDS, attrgetter("vhost", "name")), lambda queue: queue.name
         )
         self._readers: Lists[Standing] = Lists(
             around,
-            Table(readers, ("vhost", "stream", "partition", "reader")),
+            Table(readers, attrgetter("queue.vhost", "stream_name", "partition", "name")),
             lambda reader: reader.name,
         )
         self._groups: Lists[OwnGroup] = Lists(
-            around, Table(GROUP_FIELDS, ("vhost", "stream", "group")), lambda row: row.group.name
+            around,
+            Table(GROUP_FIELDS, attrgetter("vhost.name", "group.stream", "group.name")),
+            lambda row: row.group.name,
         )
 
     async def streams(self, request: Request) -> Response:

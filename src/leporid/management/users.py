@@ -56,7 +56,9 @@ class UserRoutes:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        table: Table[User] = Table({"name": lambda user: user.name}, whole=shown)
+        table: Table[User] = Table(
+            {"name": lambda user: user.name}, lambda user: (user.name,), shown
+        )
         self._lists = Lists(around, table, lambda user: user.name)
 
     @property

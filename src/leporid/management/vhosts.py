@@ -41,7 +41,9 @@ class VhostRoutes:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        table: Table[VirtualHost] = Table({"name": lambda each: each.name}, whole=self._shown)
+        table: Table[VirtualHost] = Table(
+            {"name": lambda each: each.name}, lambda each: (each.name,), self._shown
+        )
         self._lists = Lists(around, table, lambda vhost: vhost.name)
 
     async def listing(self, request: Request) -> Response:

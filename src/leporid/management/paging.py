@@ -78,8 +78,9 @@ class Table(Generic[T]):
             return columns.of(self, item)
         if self.whole is not None:
             return self.whole(item)
-        shown = {name: make(item) for name, make in self.fields.items()}
-        return {name: value for name, value in shown.items() if value is not ABSENT}
+        return {
+            name: value for name, make in self.fields.items() if (value := make(item)) is not ABSENT
+        }
 
     def reader(self, path: tuple[str, ...]) -> Callable[[T], Any]:
         """Return what gives one value of an object, which may be within a field; ABSENT without it.
@@ -342,20 +343,21 @@ class Slices:
     """
 
     def __init__(self, around: Surroundings, user: User) -> None:
-        self._around = around
+        self._turns = around.admission.turns
+        self._monotonic = around.monotonic
         self._user = user
         self._until = 0.0
 
     @property
     def over(self) -> bool:
         """Whether it is time for others to have their turn."""
-        return self._around.monotonic() >= self._until
+        return self._monotonic() >= self._until
 
     async def next(self) -> None:
         """Return now, or when it is this user's turn again."""
         if self.over:
-            await self._around.admission.turns.next(self._user.name)
-            self._until = self._around.monotonic() + SLICE_SECONDS
+            await self._turns.next(self._user.name)
+            self._until = self._monotonic() + SLICE_SECONDS
 
 
 LOOKED_AT_ONCE: Final = 16
@@ -477,7 +479,8 @@ class _Arranging(Generic[T]):
         """Choose among the objects, and sort them."""
         matches, reverse = self._query.matches, self._query.reverse
         conditions = self._query.conditions
-        slices = Slices(self._around, self._user)
+        slices, read, order = Slices(self._around, self._user), self._sort, self._table.order
+        run = self._runs[-1]
         for item in items:
             # A pattern takes long, and so do the fields of an object with very many arguments.
             if slices.over:
@@ -488,31 +491,27 @@ class _Arranging(Generic[T]):
             if (matches is None or matches(self._name_of(item))) and (
                 not conditions or self._table.meets(item, conditions)
             ):
-                self._runs[-1].append((*self._keys(item), len(self._items)))
+                last = () if order is None else order(item)
+                keys = last if read is None else (*sort_key(read(item)), *last)
+                run.append((*keys, len(self._items)))
                 self._items.append(item)
-                if len(self._runs[-1]) == RUN:
-                    self._runs[-1].sort(reverse=reverse)
-                    self._runs.append([])
-        self._runs[-1].sort(reverse=reverse)
-
-    def _keys(self, item: T) -> tuple[Any, ...]:
-        """Return what an object is sorted by; of a value that may be of any kind, that before."""
-        order = self._table.order
-        last = () if order is None else order(item)
-        return last if self._sort is None else (*sort_key(self._sort(item)), *last)
+                if len(run) == RUN:
+                    run.sort(reverse=reverse)
+                    run = []
+                    self._runs.append(run)
+        run.sort(reverse=reverse)
 
     def ordered(self) -> Iterator[T]:
         """Go through the objects in order; once."""
-        runs, self._runs = self._runs, []
+        runs, self._runs, items = self._runs, [], self._items
         if self._sort is None and self._table.order is None:
-            return (self._take(entry[-1]) for run in runs for entry in draining(run))
-        merged = merge(*map(draining, runs), reverse=self._query.reverse)
-        return (self._take(entry[-1]) for entry in merged)
-
-    def _take(self, place: int) -> T:
-        item, self._items[place] = self._items[place], None
-        assert item is not None, "each is taken once"
-        return item
+            entries = (entry for run in runs for entry in draining(run))
+        else:
+            entries = merge(*map(draining, runs), reverse=self._query.reverse)
+        for entry in entries:
+            item, items[entry[-1]] = items[entry[-1]], None
+            assert item is not None, "each is taken once"
+            yield item
 
     async def page(self, number: int) -> dict[str, Any]:
         """Return one page.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from leporid.broker.queue.queue import QueueState
     from leporid.broker.vhost import VirtualHost
     from leporid.management.histories import History
+    from leporid.management.paging import Part
     from leporid.management.rates import Ages
     from leporid.management.surroundings import Surroundings
 
@@ -82,18 +83,19 @@ class QueueRoutes:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         order = attrgetter("vhost", "name")
-        single = {"name": attrgetter("name"), "vhost": attrgetter("vhost")}
-        defined = dict.fromkeys(DEFINED, self._defined)
-        with_totals = defined | dict.fromkeys(COUNTED, counted)
-        parts = (
-            with_totals
-            | dict.fromkeys(OTHERS, others)
-            | dict.fromkeys(RATED, partial(sampled, around))
-        )
+        named: dict[str, Any] = {"name": attrgetter("name"), "vhost": attrgetter("vhost")}
+        # What whole lists are sorted by most.
+        single = named | {"messages": lambda queue: counts_of(queue)[0]}
+        parts: dict[str, Part[QueueState]] = {
+            **dict.fromkeys(DEFINED, self._defined),
+            **dict.fromkeys(COUNTED, counted),
+            **dict.fromkeys(OTHERS, others),
+            **dict.fromkeys(RATED, partial(sampled, around)),
+        }
         self._table: Table[QueueState] = Table(single, order, self._whole, parts)
-        self._only_defined = Table(single, order, self._defined)
-        self._with_totals = Table(
-            single, order, lambda queue: self._defined(queue) | counted(queue), with_totals
+        self._only_defined: Table[QueueState] = Table(named, order, self._defined)
+        self._with_totals: Table[QueueState] = Table(
+            single, order, lambda queue: self._defined(queue) | counted(queue)
         )
         self._lists = Lists(around, self._table, lambda queue: queue.name)
 
@@ -184,11 +186,8 @@ class QueueRoutes:
 
     def _whole(self, queue: QueueState) -> dict[str, Any]:
         """Return all that is said of a queue."""
-        shown = self._defined(queue)
-        shown |= others(queue)
-        shown |= counted(queue)
-        shown |= sampled(self._around, queue)
-        return shown
+        rated = sampled(self._around, queue)
+        return self._defined(queue) | others(queue) | counted(queue) | rated
 
     def _defined(self, queue: QueueState) -> dict[str, Any]:
         """Return DEFINED."""
@@ -309,11 +308,18 @@ def others(queue: QueueState) -> dict[str, Any]:
     return shown
 
 
+def counts_of(queue: QueueState) -> tuple[int, int, int]:
+    """Return what COUNTED names; what is held for a moment is ready."""
+    engine = queue.engine
+    ready, unacked = engine.ready_count + engine.held_count, engine.unacked_count
+    return ready + unacked, ready, unacked
+
+
 def counted(queue: QueueState) -> dict[str, Any]:
     """Return COUNTED."""
-    ready, unacked = ready_of(queue), queue.engine.unacked_count
+    messages, ready, unacked = counts_of(queue)
     return {
-        "messages": ready + unacked,
+        "messages": messages,
         "messages_ready": ready,
         "messages_unacknowledged": unacked,
     }
@@ -321,18 +327,16 @@ def counted(queue: QueueState) -> dict[str, Any]:
 
 def sampled(around: Surroundings, queue: QueueState) -> dict[str, Any]:
     """Return RATED."""
-    engine, ready = queue.engine, ready_of(queue)
-    unacked = engine.unacked_count
-    stats = (engine.published, *deliveries(engine.counts))
-    values = (ready + unacked, ready, unacked, *stats)
-    rates = rates_of(queue, values, around.monotonic())
+    counts = counts_of(queue)
+    stats = (queue.engine.published, *deliveries(queue.engine.counts))
+    rates = rates_of(queue, counts + stats, around.monotonic())
     shown: dict[str, Any] = {
         "messages_details": {"rate": rates[0]},
         "messages_ready_details": {"rate": rates[1]},
         "messages_unacknowledged_details": {"rate": rates[2]},
     }
     if any(stats):
-        shown["message_stats"] = with_rates(STATS, stats, rates[len(COUNTED) :])
+        shown["message_stats"] = with_rates(STATS, stats, rates[len(counts) :])
     return shown
 
 
@@ -342,8 +346,3 @@ def _key(queue: QueueState) -> Key:
 
 def _name(policy: Any) -> str | None:
     return None if policy is None else str(policy.name)
-
-
-def ready_of(queue: QueueState) -> int:
-    """Return how many messages are ready, or held for a moment."""
-    return queue.engine.ready_count + queue.engine.held_count

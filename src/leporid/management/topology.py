@@ -302,7 +302,7 @@ def _shown_queue(around: Surroundings, queue: QueueState) -> dict[str, Any]:
         "name": shown(queue.name),
         "type": queue.type.name,
         "state": "paused" if queue.engine.paused else "running",
-        "messages": queues.ready_of(queue) + queue.engine.unacked_count,
+        "messages": queues.counts_of(queue)[0],
         "consumers": len(queue.subscriptions),
         "dead_letter_exchange": dead_letter_exchange(queue),
         "dead_letter_routing_key": dead_letter_key(queue),

@@ -56,6 +56,12 @@ def test_the_text_is_that_of_a_response_in_one_go(value: Any):
     assert "".join(texts_of(lazily(value))).encode() == JSONResponse(plain).body
 
 
+@pytest.mark.parametrize("wrong", [object(), {"a": {1}}, [b"x"], {"a": iter([1, {"b": b"x"}])}])
+def test_what_is_no_json_is_an_error(wrong: Any):
+    with pytest.raises(TypeError, match=r"object|set|list|bytes"):
+        list(texts_of(iter([1, wrong])))
+
+
 def test_what_is_written_already_stands_as_it_is():
     value = {"a": iter([1]), "b": Written(iter(["", "[", "2", "]"])), "c": {"d": iter("x")}}
     assert "".join(texts_of(value)) == '{"a":[1],"b":[2],"c":{"d":["x"]}}'

@@ -211,6 +211,27 @@ def test_fields_are_made_once_for_each_object_however_often_they_are_asked_for()
     assert sorted(made) == ["a", "whole"]
 
 
+def test_fields_that_are_made_together_are_made_once_and_without_others():
+    made: list[str] = []
+
+    def part(item: str) -> dict[str, Any]:
+        made.append("part")
+        return {"a": item, "b": 2}
+
+    def whole(item: str) -> dict[str, Any]:
+        made.append("whole")
+        return part(item) | {"z": 1}
+
+    table: Table[str] = Table({}, None, whole, dict.fromkeys(("a", "b"), part))
+    assert Columns(["a", "b"]).of(table, "x") == {"a": "x", "b": 2}
+    assert made == ["part"]
+    made.clear()
+    assert table.reader(("b",))("x") == 2
+    assert made == ["part"]
+    assert Columns(["z", "none"]).of(table, "x") == {"z": 1}
+    assert table.reader(("none",))("x") is ABSENT
+
+
 def test_only_the_fields_that_are_asked_for_are_made():
     def never(_: object) -> None:
         raise AssertionError

@@ -273,6 +273,41 @@ async def test_the_single_active_consumer_of_a_quorum_queue(
     assert "single_active_consumer_ctag" not in found
 
 
+async def test_each_field_alone_is_what_it_is_among_all(world: World, client: httpx.AsyncClient):
+    object.__setattr__(world.around, "monotonic", lambda: 100.0)
+    consuming(world, 7, "classic").say(QueueDeclare(queue="own", exclusive=True))
+    quorum = {"x-queue-type": "quorum", "x-single-active-consumer": True}
+    fill(world, queue_of(world, "quorum", quorum), 3)
+    world.fill(world.stream("stream"), 2)
+    set_policy(world.vhost, make_policy("p", "^q", {"max-length": 5}))
+    for query in ("", "&disable_stats=true", "&disable_stats=true&enable_queue_totals=true"):
+        _, every = await asked(client, "GET", f"{URL}?{query}")
+        assert [each["name"] for each in every] == ["classic", "own", "quorum", "stream"]
+        for name in {name for each in every for name in each}:
+            _, found = await asked(client, "GET", f"{URL}?columns={name}{query}")
+            assert found == [
+                {key: value for key, value in each.items() if key == name} for each in every
+            ]
+
+
+async def test_lists_are_sorted_by_any_field(world: World, client: httpx.AsyncClient):
+    for name, count in (("a", 2), ("b", 9), ("c", 0), ("d", 5)):
+        fill(world, queue_of(world, name, {"x-max-length": 20 - count}), count)
+    for field in (
+        "messages",
+        "messages_ready",
+        "message_bytes_ready",
+        "message_stats.publish",
+        "arguments.x-max-length",
+    ):
+        reverse = "" if field.startswith("arguments") else "&sort_reverse=true"
+        for query in ("", "&page=1"):
+            path = f"{URL}?columns=name&sort={field}{reverse}{query}"
+            _, found = await asked(client, "GET", path)
+            found = found["items"] if query else found
+            assert [each["name"] for each in found] == ["b", "d", "a", "c"], field
+
+
 async def test_rates_of_a_queue(world: World, client: httpx.AsyncClient):
     queue = queue_of(world, "q")
     now = [100.0]

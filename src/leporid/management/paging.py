@@ -171,8 +171,6 @@ class Columns:
 
     def of(self, table: Table[T], item: T) -> dict[str, Any]:
         """Return what an object has of them."""
-        if table.whole is not None and not table.fields:
-            return self.of_shown(table.whole(item))
         fields = _LazyFields(table, item)
         shown: dict[str, Any] = {}
         for path in self._paths:

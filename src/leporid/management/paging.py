@@ -5,9 +5,10 @@ those that are shown. A noun (queues, connections, …) gives a `Table`: its fie
 of the object, and the order that a list has by itself. Must not know any noun.
 
 Invariants: a turn of the loop looks at objects for SLICE_SECONDS at most; of an object that is not
-shown, no field is made but those that it is sorted by; objects that are being sorted have slots of
-`http_list_items`, so that lists have bounded memory together. Parameters that nobody knows are
-ignored, as clients of RabbitMQ send such (`_=1234` against caches).
+shown, no field is made but those that it is sorted by, and what is made together with them; objects
+that are being sorted have slots of `http_list_items`, so that lists have bounded memory together.
+Parameters that nobody knows are ignored, as clients of RabbitMQ send such (`_=1234` against
+caches).
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Table(Generic[T]):
     """What objects of one noun look like in lists.
 
     Attributes:
-        fields: by their names, in the order in which they are shown.
+        fields: by their names, in the order in which they are shown; those that are worth being
+            made alone if `whole` makes all.
         order: gives what a list is sorted by if nothing else is asked for, or as far as that leaves
             open: texts or numbers, at each place the same. None: lists are in the order in which
             the objects come.

@@ -12,6 +12,7 @@ and every definition of that generation is on disk.
 from libc.stdint cimport UINT64_MAX, uint32_t, uint64_t
 
 from leporid.engine.bounds.jobs cimport Jobs
+from leporid.engine.bounds.large_memory cimport give_back, is_leaving
 from leporid.engine.connection.connection cimport Connection
 from leporid.engine.connection.connections cimport Connections
 from leporid.engine.connection.group_retries cimport GroupRetries
@@ -20,7 +21,6 @@ from leporid.engine.internal.delays cimport Delays
 from leporid.engine.internal.verdict_queue cimport VerdictQueue
 from leporid.engine.log.cleaning cimport clean, compact, go_on_relocating, is_relocating
 from leporid.engine.log.facts cimport append_clean, flush_settles
-from leporid.engine.log.log cimport give_back
 from leporid.engine.log.logs cimport Logs
 from leporid.engine.publishing.publishing cimport Publishing, message_with
 from leporid.engine.queue.exchange_cache cimport ExchangeCache
@@ -264,7 +264,7 @@ cdef class Engine:
         if self.logs.unsettled:
             flush_settles(self.logs, 0)
         compact(self.logs)
-        if self.logs.relocating is not None or self.logs.leaving:
+        if self.logs.relocating is not None or is_leaving(self.logs.leaving):
             self.clock.begin_stage(STAGE_NS)
             if self.logs.relocating is not None:
                 go_on_relocating(self.logs)
@@ -291,7 +291,7 @@ cdef class Engine:
                     or self.streams.retaining
                     or self.streams.work is not None or self.streams.written is not None
                     or self.jobs.lines.count or self.queues.late or self.connections.timeouts.late
-                    or is_relocating(self.logs) or self.logs.leaving)
+                    or is_relocating(self.logs) or is_leaving(self.logs.leaving))
 
     # ------------------------------------------------------------- sync
 

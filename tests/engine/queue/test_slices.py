@@ -5,18 +5,15 @@ A clock that ends a slice with every second reading decides where work is cut.
 
 from __future__ import annotations
 
-import resource
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from tests.engine import frames
-from tests.engine.session_fake import Peer, make_engine
+from tests.engine.session_fake import Peer
 from tests.engine.slices import SOME, cut_often, ended, steps_of, turns
 
 MANY = 2000
-MIB = 1024 * 1024
 
 
 def fill(engine, queue, count=MANY, **properties):
@@ -323,24 +320,6 @@ def test_a_purge_is_done_in_slices_and_what_comes_meanwhile_stays(engine, queue,
     assert found == [MANY - 5]
     assert (queue.ready_count, queue.held_count, queue.unacked_count) == (new, 0, 5)
     assert numbers_of(peer.drain(queue)) == [0] * new
-
-
-def test_memory_of_large_messages_is_given_back_in_steps():
-    """A hundred of 1 MB were 20 ms in one piece."""
-    engine = make_engine(transient_segment_bytes=MIB)
-    queue = engine.queue(0, "q", False)
-    for _ in range(40):
-        engine.publish([queue], "", "q", frames.NO_PROPERTIES, bytes(MIB - 10_000))
-    cut_often(engine)
-    queue.retire()
-    given = [-bytes_more for bytes_more in steps_of(engine, mapped_bytes)]
-    assert sum(given) > 30 * MIB
-    assert max(given) < 5 * MIB
-
-
-def mapped_bytes() -> int:
-    """What this process has of its address space (proc(5), statm)."""
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 @pytest.mark.parametrize("lanes", [0, 3])

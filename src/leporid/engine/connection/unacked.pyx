@@ -11,9 +11,10 @@ Invariants: outside the gap tags rise; an entry with a queue is unsettled, and n
 """
 
 from libc.stdint cimport uint64_t
-from libc.stdlib cimport free, malloc, realloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
+
+from leporid.engine.bounds.large_memory cimport free_array, resize_array
 
 cdef enum:
     # Remembered exactly; of older tags, all count as requeued.
@@ -43,12 +44,12 @@ cdef class UnackedDeliveries:
 
     def __dealloc__(self):
         self.forget()
-        free(self.entries)
+        free_array(self.entries, self.capacity * sizeof(UnackedDelivery))
 
     cdef void forget(self):
         """Drop the references of all entries."""
         cdef size_t at
-        for at in range(self.start, self.end):
+        for at in range(self.start, self.start if self.is_empty() else self.end):
             if self.entries[at].queue != NULL:
                 Py_DECREF(<object> self.entries[at].queue)
                 if self.entries[at].consumer != NULL:
@@ -68,7 +69,8 @@ cdef class UnackedDeliveries:
                 self.moving, self.moved, self.source = True, 0, self.start
                 self.move_some()
         if self.end == self.capacity:
-            grown = realloc(self.entries, max(16, self.capacity * 2) * sizeof(UnackedDelivery))
+            grown = resize_array(self.entries, self.capacity * sizeof(UnackedDelivery),
+                                 max(16, self.capacity * 2) * sizeof(UnackedDelivery))
             if grown == NULL:
                 raise MemoryError("no memory for unsettled deliveries")
             self.entries = <UnackedDelivery *> grown
@@ -122,8 +124,8 @@ cdef class UnackedDeliveries:
             return 0
         # Their holes were removed: the rest is copied once, however many come between.
         at, end = self.start, self.end
-        merged = <UnackedDelivery *> malloc(
-            (self.between(at, end) - self.holes + len(gone)) * sizeof(UnackedDelivery))
+        merged = <UnackedDelivery *> resize_array(
+            NULL, 0, (self.between(at, end) - self.holes + len(gone)) * sizeof(UnackedDelivery))
         if merged == NULL:
             raise MemoryError("no memory for unsettled deliveries")
         for tag, queue, seq, consumer, since_ms in gone:
@@ -139,7 +141,7 @@ cdef class UnackedDeliveries:
                 merged[kept] = self.entries[at]
                 kept += 1
             at = self.after(at)
-        free(self.entries)
+        free_array(self.entries, self.capacity * sizeof(UnackedDelivery))
         self.entries, self.moving = merged, False
         self.start, self.end, self.holes, self.capacity = 0, kept, 0, kept
         return 0

@@ -5,6 +5,7 @@ from libc.string cimport memcpy, memset
 from cpython.buffer cimport Py_buffer
 
 from leporid.engine.bounds.clock cimport Clock
+from leporid.engine.bounds.large_memory cimport LargeMemory
 from leporid.engine.wire.record cimport Message, Record, Target, record_bytes, targets_of
 
 cdef enum:
@@ -43,12 +44,7 @@ cdef inline bint is_durable(uint64_t position) noexcept nogil:
 
 cdef class Log
 
-cdef class AnonymousMemory:
-    cdef uint8_t *base
-    cdef size_t bytes
-    cdef bint shrink(self, size_t size) noexcept
-
-cdef class RecordMemory(AnonymousMemory):
+cdef class RecordMemory(LargeMemory):
     cdef uint8_t *body
     cdef readonly size_t size           # bytes of the body that have come
     cdef uint32_t crc                   # of these
@@ -65,7 +61,6 @@ cdef class RecordMemory(AnonymousMemory):
     cdef uint64_t finish(self, Log log, Record *record) noexcept
 
 cdef RecordMemory record_memory(size_t head_bytes, size_t body_bytes)
-cdef int give_back(list leaving, Clock clock) except -1
 
 cdef class Segment:
     cdef readonly uint32_t number
@@ -107,7 +102,7 @@ cdef class Log:
     cdef readonly uint64_t appended     # records, since the start
     cdef size_t newest                  # where the newest of them begins in `active`
     cdef readonly size_t bytes          # memory and mappings of all segments
-    cdef list leaving                   # AnonymousMemory that others give back; of several logs
+    cdef list leaving                   # LargeMemory that others give back; of several logs
     cdef list spare
     cdef uint8_t *spare_memory[2]
     cdef int spare_memory_count

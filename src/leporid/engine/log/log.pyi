@@ -3,6 +3,8 @@
 
 from typing import Final
 
+from leporid.engine.bounds.large_memory import LargeMemory
+
 MAGIC: Final[bytes]
 HEADER_BYTES: Final[int]
 FORMAT_VERSION: Final[int]
@@ -10,10 +12,7 @@ FORMAT_VERSION: Final[int]
 def segment_header(number: int, salt: int, previous: int, previous_used: int) -> bytes:
     """The first bytes of a segment's file; `previous` is the segment before, 0 for none."""
 
-class AnonymousMemory:
-    """Memory of the system's own; used by the engine only."""
-
-class RecordMemory(AnonymousMemory):
+class RecordMemory(LargeMemory):
     """Memory in which the body of a large message is assembled; used by the engine only."""
 
     @property
@@ -74,7 +73,7 @@ class Log:
     """An append-only sequence of segments."""
 
     def __init__(
-        self, durable: bool, segment_bytes: int, seed: int, leaving: list[AnonymousMemory]
+        self, durable: bool, segment_bytes: int, seed: int, leaving: list[LargeMemory]
     ) -> None: ...
     @property
     def durable(self) -> bool:

@@ -12,12 +12,12 @@ from libc.string cimport memcpy, memset
 from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
-from cpython.ref cimport Py_REFCNT
 from posix.mman cimport (
     MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap, munmap,
 )
 
 from leporid.engine.bounds.clock cimport Clock
+from leporid.engine.bounds.large_memory cimport STEP_BYTES, LargeMemory
 from leporid.engine.wire.crc cimport crc32c, crc_joined
 from leporid.engine.wire.record cimport (
     Message, Record, Target, content_of, header_check, record_bytes,
@@ -40,31 +40,10 @@ cdef enum:
     TARGETS_ROOM = 65536 * 12
     FACTS_BYTES = 256
     AFTER_BODY_BYTES = 8 + FACTS_BYTES
-    STEP_BYTES = 1024 * 1024        # that are given back at a time: 0.1 ms
     PART_BYTES = 1024 * 1024        # that are copied at a time: 0.5 ms
 
 
-cdef class AnonymousMemory:
-    """Memory of the system's own, many pages; `give_back` takes steps for it."""
-
-    def __dealloc__(self):
-        if self.base != NULL:
-            munmap(self.base, self.bytes)
-
-    def __repr__(self):
-        return f"<AnonymousMemory of {self.bytes} bytes>"
-
-    cdef bint shrink(self, size_t size) noexcept:
-        """Give its last pages back to the system; returns whether there are others."""
-        cdef size_t left = (self.bytes - 1) // size * size
-        munmap(self.base + left, self.bytes - left)
-        self.bytes = left
-        if not left:
-            self.base = NULL
-        return left
-
-
-cdef class RecordMemory(AnonymousMemory):
+cdef class RecordMemory(LargeMemory):
     """Memory in which the body of a large message is assembled, and which becomes its segment.
 
     A copy of 128 MiB takes 60 ms, most of it for pages that the kernel has to give; here each frame
@@ -195,23 +174,6 @@ cdef RecordMemory record_memory(size_t head_bytes, size_t body_bytes):
     return made
 
 
-cdef int give_back(list leaving, Clock clock) except -1:
-    """Give large memory back to the system, as far as the slice at hand allows: 512 MiB take 25 ms.
-
-    Others may still refer to it.
-    """
-    cdef AnonymousMemory memory
-    while leaving:
-        memory = leaving.pop()
-        # Otherwise somebody still reads it, and gives it back when it is the last.
-        if memory.base != NULL and Py_REFCNT(memory) == 1 and memory.shrink(STEP_BYTES):
-            leaving.append(memory)
-        # For each memory, too: there may be very many that have one step each.
-        if clock.over():
-            break
-    return 0
-
-
 cdef class Segment:
     """One part of a log: a header, then records one after another.
 
@@ -251,7 +213,7 @@ cdef class Segment:
 
         What the log has no use for is given back in steps, if it is large.
         """
-        cdef AnonymousMemory memory
+        cdef LargeMemory memory
         if self.memory is not None:
             log.leaving.append(self.memory)
         elif self.base == NULL or self.mapped:
@@ -262,7 +224,7 @@ cdef class Segment:
             log.spare_memory_count += 1
             self.base = NULL
         elif self.capacity >= STEP_BYTES:
-            memory = AnonymousMemory()
+            memory = LargeMemory()
             memory.base, memory.bytes = self.base, self.capacity
             self.base = NULL
             log.leaving.append(memory)

@@ -6,8 +6,9 @@ numbers in rising order costs O(1). Invariant: `pop` returns the lowest number.
 """
 
 from libc.stdint cimport uint64_t
-from libc.stdlib cimport free, qsort, realloc
+from libc.stdlib cimport qsort
 
+from leporid.engine.bounds.large_memory cimport free_array, resize_array
 from leporid.engine.queue.index cimport READY, Index, Slot
 
 cdef enum:
@@ -28,14 +29,14 @@ cdef class SequenceHeap:
     """Sequence numbers, lowest first."""
 
     def __dealloc__(self):
-        free(self.heap)
+        free_array(self.heap, self.capacity * sizeof(uint64_t))
 
     cdef int push(self, uint64_t seq) except -1:
         cdef size_t at, parent
         cdef void *grown
         if self.count == self.capacity:
-            grown = realloc(
-                self.heap, max(CAPACITY_MIN, self.capacity * 2) * sizeof(uint64_t))
+            grown = resize_array(self.heap, self.capacity * sizeof(uint64_t),
+                                 max(CAPACITY_MIN, self.capacity * 2) * sizeof(uint64_t))
             if grown == NULL:
                 raise MemoryError("no memory to keep the order of a queue")
             self.heap = <uint64_t *> grown
@@ -82,7 +83,7 @@ cdef class SequenceHeap:
     cdef void shrink(self) noexcept:
         """Free the memory of an empty heap that was long: each of many queues may have been."""
         if self.capacity > CAPACITY_KEPT_MAX:
-            free(self.heap)
+            free_array(self.heap, self.capacity * sizeof(uint64_t))
             self.heap = NULL
             self.capacity = 0
 

@@ -8,9 +8,9 @@ when too many timers are stale. Invariant: heap[0] is due first of all pushed ti
 """
 
 from libc.stdint cimport UINT64_MAX, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
 
 from leporid.engine.bounds.clock cimport Clock, spend
+from leporid.engine.bounds.large_memory cimport free_array, resize_array
 
 cdef enum:
     CAPACITY_MIN = 64
@@ -25,7 +25,7 @@ cdef class Timers:
     """A heap ordered by time; timers of one queue with equal times by sequence number."""
 
     def __dealloc__(self):
-        free(self.heap)
+        free_array(self.heap, self.capacity * sizeof(Timer))
 
     def __repr__(self):
         return f"<Timers {self.count}>"
@@ -58,7 +58,8 @@ cdef class Timers:
         cdef size_t at, parent
         cdef void *grown
         if self.count == self.capacity:
-            grown = realloc(self.heap, max(CAPACITY_MIN, self.capacity * 2) * sizeof(Timer))
+            grown = resize_array(self.heap, self.capacity * sizeof(Timer),
+                                 max(CAPACITY_MIN, self.capacity * 2) * sizeof(Timer))
             if grown == NULL:
                 raise MemoryError("no memory for a timer")
             self.heap = <Timer *> grown
@@ -86,7 +87,7 @@ cdef class Timers:
         cdef size_t parent
         self.count -= 1
         if not self.count and self.capacity > CAPACITY_KEPT_MAX:
-            free(self.heap)
+            free_array(self.heap, self.capacity * sizeof(Timer))
             self.heap, self.capacity = NULL, 0
         if at == self.count:
             return 0

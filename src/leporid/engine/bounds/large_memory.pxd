@@ -1,0 +1,18 @@
+"""Memory of many pages: arrays that grow without a copy, and giving memory back in steps."""
+
+from libc.stdint cimport uint8_t
+
+from leporid.engine.bounds.clock cimport Clock
+
+cdef enum:
+    STEP_BYTES = 1024 * 1024        # that are given back at a time: 0.1 ms
+
+cdef class LargeMemory:
+    cdef uint8_t *base
+    cdef size_t bytes
+    cdef bint shrink(self) noexcept
+
+cdef void *resize_array(void *array, size_t before, size_t after) noexcept
+cdef void free_array(void *array, size_t size) noexcept
+cdef bint is_leaving(list leaving) noexcept
+cdef int give_back(list leaving, Clock clock) except -1

@@ -10,6 +10,7 @@ import gc
 import os
 import shutil
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -36,6 +37,10 @@ settings.register_profile("leporid", deadline=None, suppress_health_check=[Healt
 settings.load_profile("leporid")
 
 SLOW = (SPARK, "crash", "conformance", "slow")
+
+FULL_S = 0.02
+"""After a test in which a full collection takes longer, later ones pass over what that one kept."""
+OLDEST = 2
 
 PASSED = pytest.StashKey[bool]()
 """All tests did: then temporary folders go."""
@@ -94,6 +99,8 @@ def pytest_handlecrashitem(sched: LoadScopeScheduling) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    COLLECTIONS.look_at_all()
+    gc.freeze()  # pytest looks several times
     session.config.stash[PASSED] = session.exitstatus in (
         pytest.ExitCode.OK,
         pytest.ExitCode.NO_TESTS_COLLECTED,
@@ -123,6 +130,47 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         gc.collect()
         gc.freeze()
+        gc.callbacks.append(COLLECTIONS)
+
+
+class Collections:
+    """Keeps the garbage collector from what tests leave: those that come after would pay for it.
+
+    Libraries that they load stay, and so do engines that they let go of with unsettled deliveries:
+    these are in C's memory, where the collector does not look, so that such cycles look used.
+
+    What is frozen is still freed with its last reference. In between tests little is about to
+    become garbage that only the collector would find, and at the end it looks at all.
+    """
+
+    def __init__(self) -> None:
+        self._began = 0.0
+        self._slow = False
+
+    def __call__(self, phase: str, info: dict[str, Any]) -> None:
+        """A collection starts or stops."""
+        if info["generation"] != OLDEST:
+            return
+        if phase == "start":
+            self._began = time.process_time()
+        elif time.process_time() - self._began > FULL_S:
+            self._slow = True
+
+    def freeze(self) -> None:
+        """Have it look no more at what there is, if that has taken long."""
+        if self._slow:
+            gc.collect()
+            gc.freeze()
+            self._slow = False
+
+    def look_at_all(self) -> None:
+        """Find whatever is garbage, so that it is told what was not closed."""
+        gc.unfreeze()
+        gc.collect()
+        self._slow = False
+
+
+COLLECTIONS = Collections()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -139,7 +187,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             if len(marked) >= SPARK_MANY:
                 make_archive()
             use_archive()
-    return (yield)
+    done = yield
+    COLLECTIONS.freeze()
+    return done
+
+
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Have the last test of a process fail if something was not closed; later it may be unheard."""
+    if nextitem is None:
+        COLLECTIONS.look_at_all()
 
 
 @pytest.fixture(scope="session")

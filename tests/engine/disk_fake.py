@@ -5,6 +5,7 @@ It does what the sync thread does, in the same order, and can stop half-way.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 
 from leporid.engine.engine import Engine
@@ -15,6 +16,12 @@ SECTOR_BYTES = 512
 Write = tuple[int, int, int, bytes]  # number, file size, offset, bytes
 Given = tuple[int, int, int, memoryview | bytes]  # the same, as the engine gives it
 GivenStream = tuple[int, list[Given] | None, list[int] | None]
+
+
+@functools.cache
+def zeros(size: int) -> bytes:
+    """Return a new file; each has megabytes, and to have them of the system takes a while."""
+    return bytes(size)
 
 
 class Files(MutableMapping[int, bytes]):
@@ -31,7 +38,7 @@ class Files(MutableMapping[int, bytes]):
     def write(self, writes: Sequence[Write]) -> None:
         for number, size, offset, data in writes:
             if number not in self._files:
-                self._files[number] = bytes(size)
+                self._files[number] = zeros(size)
             self._written.setdefault(number, []).append((offset, data))
 
     def copy(self) -> Files:

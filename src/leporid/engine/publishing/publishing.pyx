@@ -149,6 +149,7 @@ cdef class PartialAppends:
                     const Props *props) except -1:
         """Append as many as the slice has time for; returns whether the rest is one piece of work.
         """
+        publishing.logs.clock.over()    # the slice has begun: the first of them is part of it
         return (self.append_to_streams(publishing, message, props)
                 and (not self.part or self.append_to_queues(publishing, message, props)))
 

@@ -46,13 +46,6 @@ def test_what_is_no_table_is_refused(wrong: Any):
         table_of(wrong)
 
 
-def test_values_are_counted_within_a_table_too():
-    given = {"a": 1, "b": [1, {"c": 2}]}
-    assert table_of(given, 5) == given
-    with pytest.raises(ValueError, match="table has more values than the limit of 4"):
-        table_of(given, 4)
-
-
 def test_numbers_are_read_that_can_be_written():
     read = functools.partial(json.loads, parse_float=finite, parse_constant=no_constant)
     assert read("[1.5, -1e3, 1e-400, 7]") == [1.5, -1000.0, 0.0, 7]

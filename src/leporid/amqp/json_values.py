@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 from leporid.amqp.errors import SyntaxFault
-from leporid.amqp.tables import Value, check_count, decode_table, encode_table, octets_of
+from leporid.amqp.tables import Value, decode_table, encode_table, octets_of
 
 
 def finite(text: str) -> float:
@@ -48,15 +48,11 @@ def shown(value: Value) -> Any:
     return value
 
 
-def table_of(given: Any, values_max: int | None = None) -> dict[str, Value]:
+def table_of(given: Any) -> dict[str, Value]:
     """Return the table that JSON has; none is an empty one.
 
-    Args:
-        given: the object.
-        values_max: how many values it may have, with those within it; None: there is no limit.
-
     Raises:
-        ValueError: it is no object, has no encoding, or too many values; the text says which.
+        ValueError: it is no object, or has no encoding; the text says which.
     """
     if given is None or given == []:  # RabbitMQ's own clients write an empty table so
         return {}
@@ -66,10 +62,7 @@ def table_of(given: Any, values_max: int | None = None) -> dict[str, Value]:
         return {}
     try:
         # There and back: what AMQP does not allow to come is not let in here either.
-        encoded = encode_table(given)
-        if values_max is not None:
-            check_count(encoded, 0, values_max)
-        return decode_table(encoded)[0]
+        return decode_table(encode_table(given))[0]
     except (ValueError, OverflowError, RecursionError) as error:
         raise ValueError(str(error)) from None
     except SyntaxFault as fault:

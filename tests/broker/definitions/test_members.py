@@ -40,8 +40,6 @@ def test_what_is_right():
         (lambda item: name_in(item), {"name": "x" * 300}, "name has 300 bytes; at most 255"),
         (lambda item: flag_in(item, "f"), {"f": "true"}, "f should be true or false"),
         (lambda item: table_in(item), {"arguments": {"x": 2**70}}, "arguments: "),
-        (lambda item: table_in(item), {"arguments": {"x": [0] * 256}},
-         "arguments: table has more values than the limit of 256"),
         (lambda item: object_in(item, "o"), {"o": 7}, "o should be an object"),
         (lambda item: tags_in(item), {"tags": 7}, "tags should be a list, or a string"),
         (lambda item: tags_in(item), {"tags": "a," * 99 + "b," + ",".join(map(str, range(70)))},

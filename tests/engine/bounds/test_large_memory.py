@@ -27,12 +27,14 @@ def given_back(engine: Engine) -> list[int]:
     return [-bytes_more for bytes_more in steps_of(engine, mapped_bytes)]
 
 
-def test_that_of_large_messages_is_given_back_in_steps():
+@pytest.mark.parametrize(("count", "megabytes"), [(40, 1), (4, 12)])
+def test_that_of_large_messages_is_given_back_in_steps(count: int, megabytes: int):
     """A hundred of 1 MB were 20 ms in one piece."""
     engine = make_engine(transient_segment_bytes=MIB)
     queue = engine.queue(0, "q", False)
-    for _ in range(40):
-        engine.publish([queue], "", "q", frames.NO_PROPERTIES, bytes(MIB - 10_000))
+    for _ in range(count):
+        body = bytes(megabytes * MIB - 10_000)
+        engine.publish([queue], "", "q", frames.NO_PROPERTIES, body)
     queue.retire()
     given = given_back(engine)
     assert sum(given) > 30 * MIB

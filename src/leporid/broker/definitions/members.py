@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from leporid.amqp.fields import ARGUMENT_VALUES_MAX
 from leporid.amqp.json_values import table_of
 from leporid.amqp.tables import Value
 
@@ -61,7 +60,7 @@ def flag_in(item: Item, key: str, default: bool | None = None) -> bool:
 def table_in(item: Item, key: str = "arguments") -> dict[str, Value]:
     """Return a table of AMQP's; none is an empty one. Raises WrongDefinition."""
     try:
-        return table_of(item.get(key), ARGUMENT_VALUES_MAX)
+        return table_of(item.get(key))
     except ValueError as error:
         raise WrongDefinition(f"{key}: {error}") from None
 

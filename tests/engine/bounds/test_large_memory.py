@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.engine import frames
@@ -38,6 +39,21 @@ def test_that_of_large_messages_is_given_back_in_steps(count: int, megabytes: in
     queue.retire()
     given = given_back(engine)
     assert sum(given) > 30 * MIB
+    assert max(given) < 5 * MIB
+
+
+def test_that_of_a_message_whose_output_is_the_last_to_have_it_is_given_back_in_steps():
+    """128 MiB were 15 ms in one piece."""
+    engine = make_engine()
+    queue = engine.queue(0, "q", False)
+    peer = Peer(engine, {"q": queue})
+    peer.channel.consume(queue, "c", True, 0, 0)
+    body = Random(1).randbytes(12 * MIB)
+    peer.feed(frames.publish(1, "q", body, step=100_000))
+    assert [each.body for each in peer.deliveries()] == [body]
+    assert queue.ready_count == queue.unacked_count == 0
+    given = given_back(engine)
+    assert sum(given) > 10 * MIB
     assert max(given) < 5 * MIB
 
 

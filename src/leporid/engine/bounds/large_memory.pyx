@@ -2,8 +2,8 @@
 
 512 MiB take 25 to 50 ms to give back to the system, and 8 MiB 2 to 4 to copy to new pages, while
 all wait. What nobody needs any more stands in a list until it was given back: memory of logs in one
-of their broker, an array in one of the process, since whoever frees it in a `__dealloc__` knows no
-broker. It must not know what the memory is for.
+of their broker, that of arrays and of whatever ends with its last holder in one of the process,
+since a `__dealloc__` knows no broker. It must not know what the memory is for.
 
 Invariants: one step gives STEP_BYTES back at most, and is followed by a look at the clock; an array
 of ARRAY_BYTES_MIN or more is a mapping, a smaller one the C library's.
@@ -25,15 +25,16 @@ cdef extern from "<sys/mman.h>" nogil:
 cdef enum:
     ARRAY_BYTES_MIN = STEP_BYTES
 
-cdef list arrays = []
+cdef list unheld = []
 
 
 cdef class LargeMemory:
     """A mapping of anonymous memory."""
 
     def __dealloc__(self):
+        # Its last holder may be the output of a connection, in the middle of its turn.
         if self.base != NULL:
-            munmap(self.base, self.bytes)
+            leave(self.base, self.bytes)
 
     def __repr__(self):
         return f"<LargeMemory of {self.bytes} bytes>"
@@ -72,28 +73,36 @@ cdef void *resize_array(void *array, size_t before, size_t after) noexcept:
 
 cdef void free_array(void *array, size_t size) noexcept:
     """Free what `resize_array` gave; in turns to come if it is large."""
-    cdef LargeMemory memory
     if size < ARRAY_BYTES_MIN:
         free(array)
+    else:
+        leave(<uint8_t *> array, size)
+
+
+cdef void leave(uint8_t *base, size_t size) noexcept:
+    """Have a mapping given back that nobody refers to; at once if that is one step."""
+    cdef LargeMemory memory
+    if size <= STEP_BYTES:
+        munmap(base, size)
         return
     memory = LargeMemory()
-    memory.base, memory.bytes = <uint8_t *> array, size
-    arrays.append(memory)
+    memory.base, memory.bytes = base, size
+    unheld.append(memory)
 
 
 cdef bint is_leaving(list leaving) noexcept:
     """Whether `give_back` has something to do."""
-    return bool(leaving) or bool(arrays)
+    return bool(leaving) or bool(unheld)
 
 
 cdef int give_back(list leaving, Clock clock) except -1:
     """Give memory back, as far as the slice at hand allows. Others may still refer to it."""
     cdef LargeMemory memory
     cdef list some
-    while leaving or arrays:
-        some = leaving or arrays
+    while leaving or unheld:
+        some = leaving or unheld
         memory = some.pop()
-        # Otherwise somebody still reads it, and gives it back when it is the last.
+        # Otherwise somebody still reads it: it comes back here from the last one who does.
         if memory.base != NULL and Py_REFCNT(memory) == 1 and memory.shrink():
             some.append(memory)
         # For each, too: there may be very many that have one step each.

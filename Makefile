@@ -70,7 +70,7 @@ demo: $(ENGINE_STAMP)  ## Publish 336,776 flights, kill the broker half-way, cou
 	$(SAY) "the same flights through a stream, archived by Spark$(if $(TLS), (without TLS))"
 	@rm -rf .cache/lake && $(BIN)/python examples/flights/lake.py --place .cache/lake $(ARGS)
 
-test: $(ENGINE_STAMP)  ## Run all tests, other people's clients included (20 minutes, two cores).
+test: $(ENGINE_STAMP)  ## Run all tests, other people's clients included (15 minutes, two cores).
 	$(SAY) "all tests"
 	$(call RUN_TESTS)
 

@@ -141,6 +141,7 @@ class Reading(RuleBasedStateMachine):
             for reader in self.readers(peer):
                 self.settle(reader, len(reader.unacked))
         self.second()
+        self.work(4)
         assert not self.world.engine.jobs.waiting
         for partition in range(PARTITIONS):
             end = self.world.stream(f"s-{partition}").end

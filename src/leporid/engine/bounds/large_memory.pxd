@@ -12,7 +12,7 @@ cdef class LargeMemory:
     cdef size_t bytes
     cdef bint shrink(self) noexcept
 
-cdef void *resize_array(void *array, size_t before, size_t after) noexcept
+cdef void *grow_array(void *array, size_t before, size_t after) noexcept
 cdef void free_array(void *array, size_t size) noexcept
 cdef bint is_leaving(list leaving) noexcept
 cdef int give_back(list leaving, Clock clock) except -1

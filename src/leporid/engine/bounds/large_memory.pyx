@@ -1,9 +1,9 @@
 """Memory of many pages: arrays that grow without a copy, and giving memory back in steps.
 
-512 MiB take 25 to 50 ms to give back to the system, and 8 MiB 2 to 4 to copy to new pages, while
-all wait. What nobody needs any more stands in a list until it was given back: memory of logs in one
-of their broker, that of arrays and of whatever ends with its last holder in one of the process,
-since a `__dealloc__` knows no broker. It must not know what the memory is for.
+A megabyte takes some 0.1 ms to give back to the system, and up to half a millisecond to copy to new
+pages, while all wait. What nobody needs any more stands in a list until it was given back: memory
+of logs in one of their broker, that of arrays and of whatever ends with its last holder in one of
+the process, since a `__dealloc__` knows no broker. It must not know what the memory is for.
 
 Invariants: one step gives STEP_BYTES back at most, and is followed by a look at the clock; an array
 of ARRAY_BYTES_MIN or more is a mapping, a smaller one the C library's.
@@ -49,30 +49,25 @@ cdef class LargeMemory:
         return left
 
 
-cdef void *resize_array(void *array, size_t before, size_t after) noexcept:
+cdef void *grow_array(void *array, size_t before, size_t after) noexcept:
     """Do as `realloc`: NULL is no array yet, or says that there is no memory."""
     cdef void *made
-    if after < ARRAY_BYTES_MIN and before < ARRAY_BYTES_MIN:
+    if after < ARRAY_BYTES_MIN:
         return realloc(array, after)
-    if before >= ARRAY_BYTES_MIN and after >= ARRAY_BYTES_MIN:
+    if before >= ARRAY_BYTES_MIN:
         made = mremap(array, before, after, MREMAP_MAYMOVE)
         return NULL if made == MAP_FAILED else made
-    if after < ARRAY_BYTES_MIN:
-        made = realloc(NULL, after)
-        if made == NULL:
-            return NULL
-    else:
-        made = mmap(NULL, after, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-        if made == MAP_FAILED:
-            return NULL
+    made = mmap(NULL, after, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+    if made == MAP_FAILED:
+        return NULL
     if array != NULL:
-        memcpy(made, array, min(before, after))
-        free_array(array, before)
+        memcpy(made, array, before)
+        free(array)
     return made
 
 
 cdef void free_array(void *array, size_t size) noexcept:
-    """Free what `resize_array` gave; in turns to come if it is large."""
+    """Free what `grow_array` gave; in turns to come if it is large."""
     if size < ARRAY_BYTES_MIN:
         free(array)
     else:

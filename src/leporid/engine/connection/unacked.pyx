@@ -14,7 +14,7 @@ from libc.stdint cimport uint64_t
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
-from leporid.engine.bounds.large_memory cimport free_array, resize_array
+from leporid.engine.bounds.large_memory cimport free_array, grow_array
 
 cdef enum:
     # Remembered exactly; of older tags, all count as requeued.
@@ -69,8 +69,8 @@ cdef class UnackedDeliveries:
                 self.moving, self.moved, self.source = True, 0, self.start
                 self.move_some()
         if self.end == self.capacity:
-            grown = resize_array(self.entries, self.capacity * sizeof(UnackedDelivery),
-                                 max(16, self.capacity * 2) * sizeof(UnackedDelivery))
+            grown = grow_array(self.entries, self.capacity * sizeof(UnackedDelivery),
+                               max(16, self.capacity * 2) * sizeof(UnackedDelivery))
             if grown == NULL:
                 raise MemoryError("no memory for unsettled deliveries")
             self.entries = <UnackedDelivery *> grown
@@ -124,7 +124,7 @@ cdef class UnackedDeliveries:
             return 0
         # Their holes were removed: the rest is copied once, however many come between.
         at, end = self.start, self.end
-        merged = <UnackedDelivery *> resize_array(
+        merged = <UnackedDelivery *> grow_array(
             NULL, 0, (self.between(at, end) - self.holes + len(gone)) * sizeof(UnackedDelivery))
         if merged == NULL:
             raise MemoryError("no memory for unsettled deliveries")

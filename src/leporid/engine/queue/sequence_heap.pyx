@@ -8,7 +8,7 @@ numbers in rising order costs O(1). Invariant: `pop` returns the lowest number.
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport qsort
 
-from leporid.engine.bounds.large_memory cimport free_array, resize_array
+from leporid.engine.bounds.large_memory cimport free_array, grow_array
 from leporid.engine.queue.index cimport READY, Index, Slot
 
 cdef enum:
@@ -35,8 +35,8 @@ cdef class SequenceHeap:
         cdef size_t at, parent
         cdef void *grown
         if self.count == self.capacity:
-            grown = resize_array(self.heap, self.capacity * sizeof(uint64_t),
-                                 max(CAPACITY_MIN, self.capacity * 2) * sizeof(uint64_t))
+            grown = grow_array(self.heap, self.capacity * sizeof(uint64_t),
+                               max(CAPACITY_MIN, self.capacity * 2) * sizeof(uint64_t))
             if grown == NULL:
                 raise MemoryError("no memory to keep the order of a queue")
             self.heap = <uint64_t *> grown

@@ -10,7 +10,7 @@ when too many timers are stale. Invariant: heap[0] is due first of all pushed ti
 from libc.stdint cimport UINT64_MAX, uint32_t, uint64_t
 
 from leporid.engine.bounds.clock cimport Clock, spend
-from leporid.engine.bounds.large_memory cimport free_array, resize_array
+from leporid.engine.bounds.large_memory cimport free_array, grow_array
 
 cdef enum:
     CAPACITY_MIN = 64
@@ -58,8 +58,8 @@ cdef class Timers:
         cdef size_t at, parent
         cdef void *grown
         if self.count == self.capacity:
-            grown = resize_array(self.heap, self.capacity * sizeof(Timer),
-                                 max(CAPACITY_MIN, self.capacity * 2) * sizeof(Timer))
+            grown = grow_array(self.heap, self.capacity * sizeof(Timer),
+                               max(CAPACITY_MIN, self.capacity * 2) * sizeof(Timer))
             if grown == NULL:
                 raise MemoryError("no memory for a timer")
             self.heap = <Timer *> grown

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.engine.frames import publish
+from tests.engine.session_fake import make_engine
 
 from leporid.engine.connection.connections import MESSAGE_BYTES_MAX
-from leporid.engine.engine import Engine
 
 
 def test_a_new_engine():
-    engine = Engine(5)
+    engine = make_engine()
     assert (engine.logs.generation, engine.logs.synced) == (1, 0)
     assert (engine.logs.dirty, engine.logs.awaited, engine.busy) == (False, False, False)
     assert engine.next_due_ms == 0

@@ -264,11 +264,11 @@ cdef class Engine:
         if self.logs.unsettled:
             flush_settles(self.logs, 0)
         compact(self.logs)
-        if self.logs.relocating is not None or is_leaving(self.logs.leaving):
+        if self.logs.relocating is not None or is_leaving():
             self.clock.begin_stage(STAGE_NS)
             if self.logs.relocating is not None:
                 go_on_relocating(self.logs)
-            give_back(self.logs.leaving, self.clock)
+            give_back(self.clock)
         self.clock.begin_stage(INPUT_NS)
 
     @property
@@ -291,7 +291,7 @@ cdef class Engine:
                     or self.streams.retaining
                     or self.streams.work is not None or self.streams.written is not None
                     or self.jobs.lines.count or self.queues.late or self.connections.timeouts.late
-                    or is_relocating(self.logs) or is_leaving(self.logs.leaving))
+                    or is_relocating(self.logs) or is_leaving())
 
     # ------------------------------------------------------------- sync
 

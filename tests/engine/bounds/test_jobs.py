@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Iterator
 from itertools import count
 
 import pytest
+from tests.engine.session_fake import make_engine
 
 from leporid.engine.bounds.clock import Party
 from leporid.engine.bounds.jobs import AWAITS
@@ -14,7 +15,7 @@ MS = 1_000_000
 
 @pytest.fixture
 def engine() -> Engine:
-    return Engine()
+    return make_engine()
 
 
 def steps(name: str, number: int, done: list[str]) -> Generator[None, None, str]:

@@ -10,9 +10,9 @@ cdef enum:
 cdef class LargeMemory:
     cdef uint8_t *base
     cdef size_t bytes
-    cdef bint shrink(self) noexcept
 
 cdef void *grow_array(void *array, size_t before, size_t after) noexcept
 cdef void free_array(void *array, size_t size) noexcept
-cdef bint is_leaving(list leaving) noexcept
-cdef int give_back(list leaving, Clock clock) except -1
+cdef void leave(uint8_t *base, size_t size) noexcept
+cdef bint is_leaving() noexcept
+cdef void give_back(Clock clock) noexcept

@@ -1,15 +1,14 @@
 """Memory of many pages: arrays that grow without a copy, and giving memory back in steps.
 
 A megabyte takes some 0.1 ms to give back to the system, and up to half a millisecond to copy to new
-pages, while all wait. What nobody needs any more stands in a list until it was given back: memory
-of logs in one of their broker, that of arrays and of whatever ends with its last holder in one of
-the process, since a `__dealloc__` knows no broker. It must not know what the memory is for.
+pages, while all wait. So a mapping that nobody refers to any more is left: it stands in a list of
+the process until `give_back` has come to its end, since a `__dealloc__` knows no broker. It must
+not know what the memory is for.
 
 Invariants: one step gives STEP_BYTES back at most, and is followed by a look at the clock; an array
-of ARRAY_BYTES_MIN or more is a mapping, a smaller one the C library's.
+of ARRAY_BYTES_MIN or more is a mapping, a smaller one the C library's; leaving takes no memory.
 """
 
-from cpython.ref cimport Py_REFCNT
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
@@ -25,7 +24,12 @@ cdef extern from "<sys/mman.h>" nogil:
 cdef enum:
     ARRAY_BYTES_MIN = STEP_BYTES
 
-cdef list unheld = []
+cdef struct Mapping:
+    # What its first bytes say once it was left.
+    Mapping *next
+    size_t bytes
+
+cdef Mapping *left = NULL           # the newest first
 
 
 cdef class LargeMemory:
@@ -38,15 +42,6 @@ cdef class LargeMemory:
 
     def __repr__(self):
         return f"<LargeMemory of {self.bytes} bytes>"
-
-    cdef bint shrink(self) noexcept:
-        """Give its last pages back to the system; returns whether there are others."""
-        cdef size_t left = (self.bytes - 1) // STEP_BYTES * STEP_BYTES
-        munmap(self.base + left, self.bytes - left)
-        self.bytes = left
-        if not left:
-            self.base = NULL
-        return left
 
 
 cdef void *grow_array(void *array, size_t before, size_t after) noexcept:
@@ -75,32 +70,35 @@ cdef void free_array(void *array, size_t size) noexcept:
 
 
 cdef void leave(uint8_t *base, size_t size) noexcept:
-    """Have a mapping given back that nobody refers to; at once if that is one step."""
-    cdef LargeMemory memory
-    if size <= STEP_BYTES:
+    """Have a mapping given back that nobody refers to; at once if it is less than a step."""
+    global left
+    cdef Mapping *mapping = <Mapping *> base
+    if size < STEP_BYTES:
         munmap(base, size)
         return
-    memory = LargeMemory()
-    memory.base, memory.bytes = base, size
-    unheld.append(memory)
+    mapping.next, mapping.bytes = left, size
+    left = mapping
 
 
-cdef bint is_leaving(list leaving) noexcept:
+cdef bint is_leaving() noexcept:
     """Whether `give_back` has something to do."""
-    return bool(leaving) or bool(unheld)
+    return left != NULL
 
 
-cdef int give_back(list leaving, Clock clock) except -1:
-    """Give memory back, as far as the slice at hand allows. Others may still refer to it."""
-    cdef LargeMemory memory
-    cdef list some
-    while leaving or unheld:
-        some = leaving or unheld
-        memory = some.pop()
-        # Otherwise somebody still reads it: it comes back here from the last one who does.
-        if memory.base != NULL and Py_REFCNT(memory) == 1 and memory.shrink():
-            some.append(memory)
+cdef void give_back(Clock clock) noexcept:
+    """Give mappings back to the system, as far as the slice at hand allows."""
+    global left
+    cdef Mapping *mapping
+    cdef size_t bytes_before, rest
+    while left != NULL:
+        mapping = left
+        bytes_before = mapping.bytes
+        rest = (bytes_before - 1) // STEP_BYTES * STEP_BYTES
+        if rest:
+            mapping.bytes = rest
+        else:
+            left = mapping.next
+        munmap(<uint8_t *> mapping + rest, bytes_before - rest)
         # For each, too: there may be very many that have one step each.
         if clock.over():
             break
-    return 0

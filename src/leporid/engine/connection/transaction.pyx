@@ -176,8 +176,6 @@ cdef class Transaction:
         self.publishes, self.entries, self.bytes = [], 0, 0
         self.in_streams, self.appends = 0, None
         for waiting in (self.durable, self.transient):
-            if waiting.staged is not None:
-                channel.logs.leaving.append(waiting.staged)
             waiting.staged, waiting.bytes = None, 0
         return 0
 

@@ -84,7 +84,7 @@ cdef class Segment:
     cdef object mapping
     cdef Py_buffer view
     cdef int allocate(self) except -1
-    cdef int give_memory(self, Log log) except -1
+    cdef void give_memory(self, Log log)
     cdef int adopt(self, object mapping, Log log) except -1
     cdef void free_memory(self)
 
@@ -102,7 +102,6 @@ cdef class Log:
     cdef readonly uint64_t appended     # records, since the start
     cdef size_t newest                  # where the newest of them begins in `active`
     cdef readonly size_t bytes          # memory and mappings of all segments
-    cdef list leaving                   # LargeMemory that others give back; of several logs
     cdef list spare
     cdef uint8_t *spare_memory[2]
     cdef int spare_memory_count

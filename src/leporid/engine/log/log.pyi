@@ -72,9 +72,7 @@ class Segment:
 class Log:
     """An append-only sequence of segments."""
 
-    def __init__(
-        self, durable: bool, segment_bytes: int, seed: int, leaving: list[LargeMemory]
-    ) -> None: ...
+    def __init__(self, durable: bool, segment_bytes: int, seed: int) -> None: ...
     @property
     def durable(self) -> bool:
         """It is written to files."""

@@ -13,11 +13,11 @@ from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
 from posix.mman cimport (
-    MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap, munmap,
+    MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap,
 )
 
 from leporid.engine.bounds.clock cimport Clock
-from leporid.engine.bounds.large_memory cimport STEP_BYTES, LargeMemory
+from leporid.engine.bounds.large_memory cimport LargeMemory, leave
 from leporid.engine.wire.crc cimport crc32c, crc_joined
 from leporid.engine.wire.record cimport (
     Message, Record, Target, content_of, header_check, record_bytes,
@@ -208,27 +208,15 @@ cdef class Segment:
         self.base = <uint8_t *> memory
         return 0
 
-    cdef int give_memory(self, Log log) except -1:
-        """Let the log reuse this memory: its pages exist, and each fresh one costs a page fault.
-
-        What the log has no use for is given back in steps, if it is large.
-        """
-        cdef LargeMemory memory
-        if self.memory is not None:
-            log.leaving.append(self.memory)
-        elif self.base == NULL or self.mapped:
-            pass
-        elif (self.capacity == log.segment_bytes
+    cdef void give_memory(self, Log log):
+        """Let the log reuse this memory: its pages exist, and each fresh one costs a page fault."""
+        if (self.base != NULL and not self.mapped and self.memory is None
+                and self.capacity == log.segment_bytes
                 and log.spare_memory_count < SPARE_MEMORY_MAX):
             log.spare_memory[log.spare_memory_count] = self.base
             log.spare_memory_count += 1
             self.base = NULL
-        elif self.capacity >= STEP_BYTES:
-            memory = LargeMemory()
-            memory.base, memory.bytes = self.base, self.capacity
-            self.base = NULL
-            log.leaving.append(memory)
-        return 0
+        self.free_memory()
 
     cdef int adopt(self, object mapping, Log log) except -1:
         """Read from a mapping of the file instead of memory, which the log may reuse."""
@@ -239,7 +227,6 @@ cdef class Segment:
             raise ValueError(
                 f"mapping of segment {self.number} has {view.len} bytes, not {self.used}")
         self.give_memory(log)
-        self.free_memory()
         self.view = view
         self.mapping = mapping
         self.base = <uint8_t *> view.buf
@@ -255,7 +242,7 @@ cdef class Segment:
             elif self.memory is not None:
                 self.memory = None
             else:
-                munmap(self.base, self.capacity)
+                leave(self.base, self.capacity)
             self.base = NULL
 
     def unwritten(self):
@@ -294,9 +281,8 @@ cdef inline uint64_t count_record(Log log, Segment segment, Record *record) noex
 cdef class Log:
     """An append-only sequence of segments, either durable or in memory alone."""
 
-    def __cinit__(self, bint durable, size_t segment_bytes, uint32_t seed, list leaving not None):
+    def __cinit__(self, bint durable, size_t segment_bytes, uint32_t seed):
         self.durable = durable
-        self.leaving = leaving
         self.segment_bytes = segment_bytes
         self.first = 1
         self.segments = []
@@ -309,7 +295,7 @@ cdef class Log:
 
     cdef void free_spare(self):
         for at in range(self.spare_memory_count):
-            munmap(self.spare_memory[at], self.segment_bytes)
+            leave(self.spare_memory[at], self.segment_bytes)
         self.spare_memory_count = 0
 
     cdef int resize(self, size_t segment_bytes) except -1:
@@ -477,7 +463,6 @@ cdef class Log:
         self.bytes -= segment.capacity
         if not segment.pinned:
             segment.give_memory(self)
-            segment.free_memory()
         cdef Py_ssize_t gone = 0
         # The last place is kept, so that no number is used twice.
         while gone < len(self.segments) - 1 and self.segments[gone] is None:

@@ -22,7 +22,6 @@ cdef class Entries:
 
 cdef class Logs:
     cdef readonly Clock clock
-    cdef list leaving                   # memory of all logs, of streams too: see `give_back`
     cdef readonly Log transient
     cdef readonly Log durable
     cdef readonly Producers producers   # of messages to queues

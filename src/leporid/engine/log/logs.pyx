@@ -63,9 +63,8 @@ cdef class Logs:
     def __cinit__(self, uint32_t seed, size_t durable_segment_bytes,
                   size_t transient_segment_bytes):
         self.clock = Clock()
-        self.leaving = []
-        self.transient = Log(False, transient_segment_bytes, seed, self.leaving)
-        self.durable = Log(True, durable_segment_bytes, seed, self.leaving)
+        self.transient = Log(False, transient_segment_bytes, seed)
+        self.durable = Log(True, durable_segment_bytes, seed)
         self.producers = Producers()
         self.generation = 1
         self.unsettled = []

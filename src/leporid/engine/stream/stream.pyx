@@ -43,8 +43,7 @@ cdef class Stream(Queue):
 
     def __cinit__(self, Queues queues, uint32_t queue_id, str name, bint durable):
         self.own_record = True
-        self.log = Log(True, SEGMENT_BYTES_FIRST, queues.logs.durable.seed ^ queue_id,
-                       queues.logs.leaving)
+        self.log = Log(True, SEGMENT_BYTES_FIRST, queues.logs.durable.seed ^ queue_id)
         self.title = f"queue '{name}'"
         self.readers = {}
         self.visits = []

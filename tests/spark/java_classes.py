@@ -84,9 +84,11 @@ def _link(folder: Path, new: Path, besides: str) -> None:
 
 def use_archive() -> None:
     """Have every Java that Spark starts from now on use the archive."""
-    # Java says on its standard output if an archive does not suit it.
+    # Java says on its standard output if an archive does not suit it. It does not ask TMPDIR, and
+    # Spark leaves files there whenever its Java is killed.
     os.environ["SPARK_SUBMIT_OPTS"] = (
-        f"{OPTIONS} -XX:SharedArchiveFile={archive_path()} -Xlog:disable -Xlog:all=error:stderr"
+        f"{OPTIONS} -Djava.io.tmpdir={tempfile.gettempdir()}"
+        f" -XX:SharedArchiveFile={archive_path()} -Xlog:disable -Xlog:all=error:stderr"
     )
 
 

@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 # Ciphertext received at a time, at least: a whole record, of which nothing can be read before.
 RECEIVED_BYTES: Final = 32 * 1024
+# For who wants to read less: nothing stays in it.
+ROOM: Final = memoryview(bytearray(RECEIVED_BYTES))
 # Records handled before others have their turn: each may be a handshake message that takes 30
 # microseconds, such as a new key.
 RECORDS_A_READ: Final = 32
@@ -418,19 +420,20 @@ class TlsSocket:
         if self._ended:
             self.has_more = False
             return 0
+        data: bytes | memoryview = self._waiting
         if not self.has_more:
             # Not `recv`, which takes memory for all that may come: what is kept of it, such as half
             # a ClientHello, would keep the rest from being used again, 64 KiB for each peer.
-            room = view if len(view) >= RECEIVED_BYTES else memoryview(bytearray(RECEIVED_BYTES))
+            room = view if len(view) >= RECEIVED_BYTES else ROOM
             count = self._below.recv_into(room)
             if not count:
                 return 0
-            data = bytes(room[:count])
-            self._begun = self._begun or data[:BEGINNING_BYTES]
-            self._waiting = self._waiting + data if self._waiting else data
+            received = room[:count]
+            self._begun = self._begun or bytes(received[:BEGINNING_BYTES])
+            data = self._waiting + received if self._waiting else received
         try:
             if not self._records:
-                self._give_records()
+                self._give_records(data)
             if not self.established:
                 self._shake_hands()
             count = self._decrypted(view)
@@ -446,9 +449,9 @@ class TlsSocket:
         """Read and forget what comes after our last word, which is not decrypted."""
         return self.plain.recv(count)
 
-    def _give_records(self) -> None:
+    def _give_records(self, data: bytes | memoryview) -> None:
         """Give OpenSSL some of the records that were received; see RFC 8446 5.1 for their heads."""
-        data, at, left = self._waiting, 0, self._left_of_record
+        at, left = 0, self._left_of_record
         for _ in range(RECORDS_A_READ):
             if not left:
                 if len(data) - at < RECORD_HEAD_BYTES:
@@ -461,8 +464,8 @@ class TlsSocket:
                 break
             self._records += 1
         self._left_of_record = left
-        self._received.write(memoryview(data)[:at])
-        self._waiting = data[at:]
+        self._received.write(data[:at])
+        self._waiting = bytes(data[at:])
 
     def _shake_hands(self) -> None:
         try:

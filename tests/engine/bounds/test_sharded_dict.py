@@ -124,6 +124,21 @@ def test_an_addition_moves_few_entries_however_many_there_are() -> None:
     assert 1024 < worst < 3 * 1024
 
 
+def test_pythons_collector_looks_at_no_part_of_many_entries() -> None:
+    """In an exchange of 260,000 bindings it looked at 34,000 entries for 1,200 that had come."""
+    gc.collect()
+    gc.freeze()
+    try:
+        found = {count: filled(count) for count in (1000, MANY)}
+        for count, made in found.items():
+            made[-1] = [made]
+            looked_at = [each for each in gc.get_objects() if type(each) is dict and -1 in each]
+            assert bool(looked_at) == (count == 1000), count
+            del made[-1]
+    finally:
+        gc.unfreeze()
+
+
 @pytest.mark.parametrize("count", [3, MANY])
 def test_others_may_come_and_go_while_keys_are_gone_through(count: int) -> None:
     found = filled(count)

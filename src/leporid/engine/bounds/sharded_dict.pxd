@@ -9,6 +9,7 @@ cdef class Shard:
     cdef dict entries           # None once it has become several
     cdef list shards
     cdef int divide(self) except -1
+    cdef int add(self, key, value) except -1
     cdef Shard next(self, uint64_t mixed)
 
 

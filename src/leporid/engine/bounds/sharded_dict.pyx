@@ -6,6 +6,11 @@ entries, and what is filed under several dicts pays for each. This one is a dict
 `ENTRIES_MAX` entries; then it becomes `FANOUT` dicts, among which the hash chooses, and each of
 these does likewise. It must not know what is filed.
 
+Python's collector is not told of the dicts of a divided one: it would look at all that a new one
+has, which are a few entries that came since its last collection, and a hundred times as many that
+were moved, in one piece. So what is filed here in great numbers is freed when its last reference
+goes, or never; as it is with what the collector has frozen (`server/garbage.py`).
+
 Invariant: an addition moves at most `ENTRIES_MAX` entries, unless millions have the same hash.
 
 The order of the entries is that of their additions as long as there is one dict, and no order
@@ -14,6 +19,9 @@ time is met once, and who has gone may be met, too.
 """
 
 from libc.stdint cimport uint64_t
+
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(object each)
 
 cdef enum:
     # Filing them again takes about a millisecond.
@@ -38,8 +46,15 @@ cdef class Shard:
         self.entries = None
         for key, value in entries.items():
             shard = self.next(mixed_hash(key))
-            shard.entries[key] = value
+            shard.add(key, value)
             shard.count += 1
+        return 0
+
+    cdef int add(self, key, value) except -1:
+        self.entries[key] = value
+        if self.level:
+            # Adding has told the collector of it.
+            PyObject_GC_UnTrack(self.entries)
         return 0
 
     cdef Shard next(self, uint64_t mixed):
@@ -72,7 +87,7 @@ cdef class ShardedDict:
     def __setitem__(self, key, value):
         cdef Shard shard = self.shard(key)
         cdef Py_ssize_t before = len(shard.entries)
-        shard.entries[key] = value
+        shard.add(key, value)
         if len(shard.entries) == before:
             return
         self.change_counts(key, 1)

@@ -79,7 +79,7 @@ def test_the_level_of_the_log_before_and_behind(words, monkeypatch, tmp_path):
     seen = []
     node = types.ModuleType("leporid.server.node")
 
-    def run(config: Config, reread: object) -> int:
+    def run(config: Config, reread: object, files: object) -> int:
         seen.append(config)
         return 0
 

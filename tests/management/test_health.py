@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -9,7 +10,8 @@ import pytest
 from tests.management.clients import connected
 from tests.management.conftest import World
 
-from leporid.management.nodes import Listening, NodeFacts
+from leporid.management.health import DAY_S
+from leporid.management.nodes import Certified, Listening, NodeFacts
 
 URL = "/api/health/checks"
 OK = (200, {"status": "ok"})
@@ -71,8 +73,36 @@ async def test_ports_and_protocols(world: World, client: httpx.AsyncClient):
     )
 
 
-async def test_certificates(client: httpx.AsyncClient):
+async def test_certificates(world: World, client: httpx.AsyncClient):
+    now_s = world.engine.clock.wall_ms // 1000
+    server = Certified("/s.pem", [now_s + 20 * DAY_S, now_s + 900 * DAY_S])
+    client_ca = Certified("/o.pem", [now_s + 900 * DAY_S], "/ca.pem", [now_s + 6 * DAY_S])
+    listening = Listening("amqp/ssl", "::", 5671, tls=True, certificates=[server, client_ca])
+    facts = NodeFacts(listening=[Listening("amqp", "::", 5672), listening])
+    object.__setattr__(world.around, "node", lambda: facts)
+    assert await got(client, "certificate-expiration/5/days") == OK
+    status, failed = await got(client, "certificate-expiration/1/Weeks")
+    assert (status, failed["status"], failed["reason"]) == (503, "failed", "Certificates expiring")
+    (ending,) = failed["expired"]
+    assert ending == {
+        "node": "leporid@localhost",
+        "protocol": "amqp/ssl",
+        "interface": "::",
+        "port": 5671,
+        "certfile": "/o.pem",
+        "cacertfile": "/ca.pem",
+        "certfile_expires_on": [],
+        "cacertfile_expires_on": [f"{datetime.fromtimestamp(now_s + 6 * DAY_S, UTC):%F %T}"],
+    }
+    month = (await got(client, "certificate-expiration/1/months"))[1]
+    assert [len(each["certfile_expires_on"]) for each in month["expired"]] == [1, 0]
+    years = (await got(client, "certificate-expiration/3/years"))[1]
+    assert [len(each["certfile_expires_on"]) for each in years["expired"]] == [2, 1]
+
+
+async def test_certificates_without_tls(client: httpx.AsyncClient):
     assert await got(client, "certificate-expiration/1/months") == OK
+    assert (await got(client, f"certificate-expiration/{'9' * 5000}/days"))[0] == 400
     refused = await got(client, "certificate-expiration/1/hours")
     assert refused[0] == 400
     assert "Supported units: days, weeks, months, years." in refused[1]["reason"]

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import time
@@ -67,7 +68,7 @@ class Asked:
         self.next: Config | Exception = BASE
         self.applied: list[list[str]] = []
         self.reads = 0
-        self.reload = Reload(BASE, self._read, self._apply, ServiceManager({}))
+        self.reload = Reload(BASE, (), self._read, self._apply, ServiceManager({}))
 
     def _read(self) -> LoadedConfig:
         self.reads += 1
@@ -574,3 +575,23 @@ def test_certificates_that_a_restart_could_not_use_change_nothing(tmp_path: Path
         said = f"leporid.toml:5: tls.certificate: {pair.certificate}: cannot be read: No such file"
         assert said in line
         running.close()
+
+
+def test_the_files_that_were_read_are_told(running: Reloaded):
+    def told() -> list[str]:
+        (node,) = running.get("api/nodes").json()
+        return [str(each) for each in node["config_files"]]
+
+    running.reload("")
+    assert told() == [str(running.file)]
+    more = running.file.parent / "conf.d" / "more.toml"
+    more.parent.mkdir()
+    try:
+        more.write_text("wrong = 1\n")
+        assert "the configuration stays" in running.reload("")
+        assert told() == [str(running.file)]
+        more.write_text("")
+        assert "configuration reloaded" in running.reload("")
+        assert told() == [str(running.file), str(more)]
+    finally:
+        shutil.rmtree(more.parent)

@@ -8,6 +8,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -324,6 +325,43 @@ def test_a_new_certificate_counts_for_new_connections(files, tmp_path):
         until(lambda: "certificates that were read before stay" in broker.log_path.read_text())
         assert shown(broker, context) == OTHER_NAME
         assert channel.queue_declare("", exclusive=True).method.queue
+
+
+def test_certificates_that_end_soon_are_told(files, tmp_path):
+    pair = files.issue(NAME, "ending", days=3)
+    asked = f'client_ca = "{files.trusted}"\nclient_certificates = "optional"'
+    with running(tmp_path, configured(pair, asked)) as broker:
+
+        def check(days: int) -> tuple[int, Any]:
+            path = f"/api/health/checks/certificate-expiration/{days}/days"
+            answer = httpx.get(
+                f"http://127.0.0.1:{broker.http_port}{path}", auth=("guest", "guest")
+            )
+            return answer.status_code, answer.json()
+
+        assert check(2) == (200, {"status": "ok"})
+        status, found = check(4)
+        assert status == 503
+        assert [(each["protocol"], each["port"]) for each in found["expired"]] == [
+            ("amqp/ssl", broker.amqps_port),
+            ("https", broker.https_port),
+        ]
+        assert [each["certfile"] for each in found["expired"]] == [str(pair.certificate)] * 2
+        assert [each["cacertfile"] for each in found["expired"]] == [str(files.trusted), ""]
+        assert all(len(each["certfile_expires_on"]) == 1 for each in found["expired"])
+        said = run_doctor(broker)
+        assert f"warning: broker: {pair.certificate} ends at 20" in said
+        files.issue(NAME, "ending", days=40)
+        until(lambda: check(31)[0] == 200)
+
+
+def run_doctor(broker: BrokerProcess) -> str:
+    """What `leporid doctor` finds."""
+    environment = {"LEPORID_URL": f"http://guest:guest@127.0.0.1:{broker.http_port}"}
+    command = [str(Path(sys.executable).with_name("leporid")), "doctor"]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_files_that_cannot_be_used_end_the_start(files, tmp_path):

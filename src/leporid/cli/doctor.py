@@ -93,9 +93,21 @@ def _certificates(session: Session) -> str:
         session.api.get(path)
     except ManagementError as error:
         if error.status == 503:
-            return error.reason or f"certificates expire within {DAYS} days"
+            return _ending(error.answer) or error.reason or "certificates end soon"
         raise Failure(str(error)) from None
     return ""
+
+
+def _ending(answer: Any) -> str:
+    """Return the files of certificates that end soon, each once with when; "" if none is named."""
+    listeners = answer.get("expired", ()) if isinstance(answer, dict) else ()
+    found = dict.fromkeys(
+        f"{listener.get(file)} ends at {end} UTC"
+        for listener in listeners
+        for file in ("certfile", "cacertfile")
+        for end in listener.get(f"{file}_expires_on") or ()
+    )
+    return "; ".join(found)
 
 
 def _guest(session: Session) -> str:

@@ -145,7 +145,8 @@ def run(options: argparse.Namespace) -> int:
         return values_of(config_path(options.config, os.environ), given, os.environ)
 
     try:
-        config = build(values())
+        given_values = values()
+        config = build(given_values)
     except ConfigError as error:
         tell(error)
         return EXIT_WRONG_USE
@@ -166,7 +167,7 @@ def run(options: argparse.Namespace) -> int:
         from leporid.server.node import run as run_node
         from leporid.server.reload import LoadedConfig
 
-    return run_node(config, lambda: LoadedConfig.of(values()))
+    return run_node(config, lambda: LoadedConfig.of(values()), given_values.files)
 
 
 COMMAND: Final = Plain(

@@ -51,13 +51,23 @@ class ManagementError(Exception):
         status: of HTTP; 0: there was no answer.
         reason: the broker's own words, as far as it said any.
         path: what was asked for.
+        answer: what the broker answered, as JSON; None: something else, or nothing.
     """
 
-    def __init__(self, message: str, *, status: int = 0, reason: str = "", path: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        path: str = "",
+        answer: Any = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
         self.path = path
+        self.answer = answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +250,8 @@ class Management:
         return http.client.HTTPSConnection(self._host, self._port, timeout=seconds, context=context)
 
     def _refusal(self, status: int, content: bytes, path: str) -> ManagementError:
-        reason = _reason_in(content)
+        answer = _loaded(content)
+        reason = _reason_in(answer)
         said = f": {reason}" if reason else ""
         if status == UNAUTHORIZED:
             what = f"{self.where} does not let user '{self.address.user}' do that"
@@ -252,15 +263,18 @@ class Management:
             what = f"{self.where} has no {path.removeprefix('/api/')}"
         else:
             what = f"{self.where} refused ({status})"
-        return ManagementError(what + said, status=status, reason=reason, path=path)
+        return ManagementError(what + said, status=status, reason=reason, path=path, answer=answer)
 
 
-def _reason_in(content: bytes) -> str:
-    """Return what a refusal says, in RabbitMQ's form or in ours."""
+def _loaded(content: bytes) -> Any:
     try:
-        found = json.loads(content)
+        return json.loads(content)
     except ValueError:
-        return ""
+        return None
+
+
+def _reason_in(found: Any) -> str:
+    """Return what a refusal says, in RabbitMQ's form or in ours."""
     if not isinstance(found, dict):
         return ""
     reason = found.get("reason") or found.get("message") or found.get("error") or ""

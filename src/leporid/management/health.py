@@ -7,6 +7,8 @@ virtual host leaves nothing but its queue.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
@@ -20,9 +22,18 @@ from leporid.management.refusals import Refusal
 from leporid.management.sessions import check_page
 
 if TYPE_CHECKING:
+    from leporid.management.nodes import Listening
     from leporid.management.surroundings import Surroundings
 
-UNITS: Final = ("days", "weeks", "months", "years")
+DAY_S: Final = 86_400
+UNITS: Final = {
+    "days": DAY_S,
+    "weeks": 7 * DAY_S,
+    "months": 365 * DAY_S // 12,
+    "years": 365 * DAY_S,
+}
+"""In seconds, as RabbitMQ counts them."""
+WITHIN_DIGITS_MAX: Final = 9
 PROTOCOLS: Final = {
     "amqp": "amqp",
     "amqp091": "amqp",
@@ -57,16 +68,23 @@ class HealthRoutes:
     async def certificates(self, request: Request) -> Response:
         """GET …/certificate-expiration/{within}/{unit}: of listeners with TLS."""
         await manager(self._around, request)
-        within, unit = name_of(request, "within"), name_of(request, "unit")
+        within, unit = name_of(request, "within"), name_of(request, "unit").lower()
         if unit not in UNITS:
             raise Refusal(
                 400,
                 "bad_request",
                 "Time unit not recognised. Supported units: days, weeks, months, years.",
             )
-        if not within.isascii() or not within.isdigit():
+        if not within.isascii() or not within.isdigit() or len(within) > WITHIN_DIGITS_MAX:
             raise Refusal(400, "bad_request", "Invalid expiration value.")
-        return _ok()
+        before = self._around.engine.clock.wall_ms // 1000 + int(within) * UNITS[unit]
+        node = self._around.node()
+        found = [
+            {"node": self._around.node_name, **ending}
+            for listening in node.listening
+            for ending in _ending(listening, before)
+        ]
+        return _failed("Certificates expiring", expired=found) if found else _ok()
 
     async def port(self, request: Request) -> Response:
         """GET …/port-listener/{port}."""
@@ -140,6 +158,27 @@ class HealthRoutes:
             alarms = ",".join(sorted(self._around.broker.alarms))
             return JSONResponse({"status": "failed", "reason": f"resource alarm(s): {alarms}"})
         return _ok()
+
+
+def _ending(listening: Listening, before: int) -> Iterator[dict[str, Any]]:
+    """Go through the certificates of a listener that are not valid until then, as RabbitMQ does."""
+    for each in listening.certificates:
+        ends = [_moment(end) for end in each.certificate_ends if end < before]
+        authority_ends = [_moment(end) for end in each.authority_ends if end < before]
+        if ends or authority_ends:
+            yield {
+                "protocol": listening.protocol,
+                "interface": listening.host,
+                "port": listening.port,
+                "certfile": each.certificate,
+                "cacertfile": each.authority,
+                "certfile_expires_on": ends,
+                "cacertfile_expires_on": authority_ends,
+            }
+
+
+def _moment(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _ok() -> Response:

@@ -28,13 +28,35 @@ NODE: Final = "leporid@localhost"
 
 
 @dataclass(frozen=True, slots=True)
+class Certified:
+    """A certificate that peers are shown, and whom they have to be signed by.
+
+    Attributes:
+        certificate: the file of it and of its chain.
+        certificate_ends: until when each of these is valid, in seconds since 1970.
+        authority: the file of those who may have signed certificates of peers; "": there is none.
+        authority_ends: until when each of these is valid.
+    """
+
+    certificate: str
+    certificate_ends: Sequence[int]
+    authority: str = ""
+    authority_ends: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Listening:
-    """A socket that peers connect to."""
+    """A socket that peers connect to.
+
+    Attributes:
+        certificates: what peers may be shown there.
+    """
 
     protocol: str
     host: str
     port: int
     tls: bool = False
+    certificates: Sequence[Certified] = ()
 
 
 @dataclass(frozen=True, slots=True)

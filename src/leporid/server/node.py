@@ -16,7 +16,9 @@ import secrets
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import uvloop
@@ -70,8 +72,9 @@ from leporid.storage.streams import StreamLogs
 
 if TYPE_CHECKING:
     from leporid.engine.bounds.jobs import Job
-    from leporid.management.nodes import Listening, NodeFacts
+    from leporid.management.nodes import Certified, Listening, NodeFacts
     from leporid.server.http_services import HttpServices
+    from leporid.server.ports import Port
 
 logger = logging.getLogger(__name__)
 
@@ -112,12 +115,13 @@ LISTENERS: Final = {
 CLUSTER: Final = f"leporid@{os.uname().nodename}"
 
 
-def run(config: Config, reread: Reread) -> int:
+def run(config: Config, reread: Reread, files: Sequence[Path] = ()) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code.
 
     Args:
         config: whole and checked.
         reread: reads it again, at SIGHUP; raises ConfigError.
+        files: that it was read from.
     """
     os.umask(UMASK)
     # Until there is something to change. A reload must never end the broker.
@@ -153,7 +157,7 @@ def run(config: Config, reread: Reread) -> int:
             for trouble in make_private(config.data_dir, _is_of_data):
                 logger.warning("%s", trouble)
             check_restored(config.data_dir)
-            return uvloop.run(_serve(config, reread, log_lines))
+            return uvloop.run(_serve(config, reread, log_lines, files))
         except OSError as error:
             remedy = ports.REMEDIES.get(error.errno or 0, "")
             logger.error("cannot start: %s%s", _reason(error), remedy)
@@ -174,8 +178,10 @@ def _reason(error: OSError) -> str:
     return error.strerror + (f": {error.filename}" if error.filename is not None else "")
 
 
-async def _serve(config: Config, reread: Reread, log_lines: LogLines) -> int:
-    return await Node(config, reread, log_lines).serve()
+async def _serve(config: Config, reread: Reread, log_lines: LogLines, files: Sequence[Path]) -> int:
+    node = Node(config, reread, log_lines)
+    node.config_files = files
+    return await node.serve()
 
 
 def _engine(config: Config) -> Engine:
@@ -201,11 +207,16 @@ class Node:
         config: whole and checked.
         reread: reads it again.
 
+    Attributes:
+        config_files: that it was read from.
+
     Raises:
         ConfigError: the certificate or its key cannot be used.
         DefinitionsError: the definitions cannot be read.
         OSError: a port or the data directory cannot be had.
     """
+
+    config_files: Sequence[Path] = ()
 
     def __init__(self, config: Config, reread: Reread, log_lines: LogLines) -> None:
         self._config = config
@@ -506,7 +517,9 @@ class Node:
             http_hosts=self._http_hosts,
             connections_max=lambda configured: links_max(configured, descriptors()),
         )
-        self._reload = Reload(self._config, self._reread, effects.apply, self._service_manager)
+        self._reload = Reload(
+            self._config, self.config_files, self._reread, effects.apply, self._service_manager
+        )
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload.ask)
 
     # ------------------------------------------------------------- told by the parts
@@ -564,17 +577,44 @@ class Node:
             connections_max=used.sockets_max,
             processors=os.cpu_count() or 1,
             data_dir=str(self._config.data_dir),
+            config_files=[str(each) for each in self._read_files()],
             listening=self._listening(),
             draining=self._draining,
         )
+
+    def _read_files(self) -> Sequence[Path]:
+        """Return the files that the configuration in force was read from."""
+        return self.config_files if self._reload is None else self._reload.files
 
     def _listening(self) -> list[Listening]:
         """Return all sockets that peers connect to."""
         from leporid.management.nodes import Listening
 
         return [
-            Listening(LISTENERS[each.name], each.host, each.port, tls=each.tls)
+            Listening(
+                LISTENERS[each.name],
+                each.host,
+                each.port,
+                tls=each.tls,
+                certificates=self._shown_at(each),
+            )
             for each in self._ports.listening()
+        ]
+
+    def _shown_at(self, port: Port) -> list[Certified]:
+        """Return the certificates that peers may be shown at a port."""
+        from leporid.management.nodes import Certified
+
+        if self._ports.certificates is None or not port.tls:
+            return []
+        return [
+            Certified(
+                str(each.certificate),
+                each.certificate_ends,
+                "" if each.authority is None else str(each.authority),
+                each.authority_ends,
+            )
+            for each in self._ports.certificates.ends(http=port.name != "amqps")
         ]
 
     def _troubles(self) -> list[str]:

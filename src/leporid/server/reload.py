@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from leporid.amqp.errors import BeingDeleted
@@ -192,10 +193,12 @@ class LoadedConfig:
         config: the configuration.
         whence: says where the value of a setting comes from, by its key: file and line, variable,
             command line or default.
+        files: what of it was read from files.
     """
 
     config: Config
     whence: Callable[[str], str]
+    files: Sequence[Path] = ()
 
     @classmethod
     def of(cls, values: Values) -> Self:
@@ -206,7 +209,7 @@ class LoadedConfig:
         """
         config = build(values)
         check_certificates(config.tls, values)
-        return cls(config, values.whence)
+        return cls(config, values.whence, values.files)
 
     def named(self, keys: list[str]) -> str:
         """Name settings, each with where it comes from."""
@@ -222,6 +225,7 @@ class Reload:
 
     Args:
         config: what is in force.
+        files: that it was read from.
         reread: reads it.
         apply: puts what has changed in force, by its keys.
         service_manager: told when a reload begins and ends.
@@ -230,11 +234,13 @@ class Reload:
     def __init__(
         self,
         config: Config,
+        files: Sequence[Path],
         reread: Reread,
         apply: Callable[[Config, list[str]], None],
         service_manager: ServiceManager,
     ) -> None:
         self.config = config
+        self.files = files
         self._reread = reread
         self._apply = apply
         self._service_manager = service_manager
@@ -277,6 +283,7 @@ class Reload:
         config = merged(self.config, new, frozenset(live))
         self._apply(config, live)
         self.config = config
+        self.files = found.files
         logger.info("configuration reloaded; changed: %s", found.named(live) or "nothing")
         if waiting:
             logger.warning("these settings change with a restart: %s", found.named(waiting))

@@ -93,10 +93,12 @@ class Values:
         tables: nested tables.
         origins: by key, as messages write it. A key that is not there has the origin of the
             longest one that it begins with.
+        files: that were read, those that win last.
     """
 
     tables: dict[str, Any] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
+    files: list[Path] = field(default_factory=list)
 
     def origin(self, key: str) -> str:
         """Return where a value came from; "" if nobody said it, or something in it."""
@@ -119,6 +121,7 @@ class Values:
 
     def add(self, other: Values) -> None:
         """Merge what wins over these."""
+        self.files += other.files
         self._merge(self.tables, other.tables, other, "")
 
     def set(self, keys: list[str], value: Any, origin: str) -> None:
@@ -173,6 +176,7 @@ def from_files(path: Path | None) -> Values:
     values = Values()
     for file in files(path) if path is not None else ():
         values.add(read_file(file))
+        values.files.append(file.absolute())
     return values
 
 

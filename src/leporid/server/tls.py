@@ -14,12 +14,13 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from leporid.broker.connection.transport import CertificateLogin, Encryption
+from leporid.server.certificate_ends import ends_in
 from leporid.server.peer_certificates import (
     ExpiredCertificate,
     UnreadableCertificate,
@@ -149,6 +150,19 @@ def check_tls(settings: Tls) -> None:
         )
 
 
+class CertificateEnds(NamedTuple):
+    """Until when files of certificates are valid, each for all in it, in seconds since 1970.
+
+    Attributes:
+        authority: who may have signed clients' certificates; None: these are not asked for.
+    """
+
+    certificate: Path
+    certificate_ends: tuple[int, ...]
+    authority: Path | None
+    authority_ends: tuple[int, ...]
+
+
 class Certificates:
     """What clients are shown, and what they have to show.
 
@@ -175,6 +189,7 @@ class Certificates:
         )
         self._seen = self._look()
         self._contexts = self._load()
+        self._ends = self._read_ends()
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -203,8 +218,24 @@ class Certificates:
                 "%s; the certificates that were read before stay until these files change", error
             )
             return False
+        self._ends = self._read_ends()
         logger.info("tls: the certificates were read again")
         return True
+
+    def ends(self, *, http: bool) -> Iterator[CertificateEnds]:
+        """Go through the certificates that clients are shown, over AMQP or HTTP."""
+        asked = (self._http_clients if http else self._clients) != "off"
+        authority = self._client_ca if asked else None
+        for pair in (self._pair, *self._names.values()):
+            yield CertificateEnds(
+                pair.certificate,
+                self._ends[pair.certificate],
+                authority,
+                () if authority is None else self._ends[authority],
+            )
+
+    def _read_ends(self) -> dict[Path, tuple[int, ...]]:
+        return {path: ends_in(path) for path in self._files()}
 
     def _files(self) -> list[Path]:
         pairs = [self._pair, *self._names.values()]

@@ -96,7 +96,7 @@ async def test_other_pages_and_methods(client: httpx.AsyncClient):
     assert (await client.post("/health")).status_code == 405
 
 
-async def test_a_page_that_is_not_there_names_those_that_are():
+async def test_what_is_not_there_names_what_is():
     async def answer(_: Request) -> Response:
         return Response()
 
@@ -105,7 +105,13 @@ async def test_a_page_that_is_not_there_names_those_that_are():
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://x", verify=False) as client:
         text = (await client.get("/none")).text
+        refused = await client.delete("/api/x/y")
     assert text.splitlines()[1:] == ["/health", "/metrics", "/api/x/{one}"]
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, PUT")
+    assert refused.json() == {
+        "error": "method_not_allowed",
+        "reason": "this path takes GET, HEAD, PUT",
+    }
 
 
 async def test_a_redirect_does_not_lead_to_the_host_that_was_named(client: httpx.AsyncClient):

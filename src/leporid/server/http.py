@@ -21,10 +21,12 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Match
 
 from leporid.limits.refusals import Refusals
 from leporid.management.authorization import not_found as missing_object
 from leporid.management.paths import CostedRoute, ProbeRoute
+from leporid.management.refusals import Refusal
 from leporid.server.http_connections import Acceptor, Connections, PatientProtocol
 from leporid.server.tls import Certificates
 
@@ -80,9 +82,17 @@ def _of(pages: Sequence[CostedRoute]) -> Starlette:
             )
         return PlainTextResponse(not_found, status_code=404)
 
+    async def refused(request: Request, _error: Exception) -> Response:
+        # A path has a route for each method, and the error is that of the first one.
+        matching = (page for page in pages if page.matches(request.scope)[0] != Match.NONE)
+        allowed = ", ".join(sorted({each for page in matching for each in page.methods}))
+        reason = f"this path takes {allowed}"
+        headers = {"allow": allowed}
+        return Refusal(405, "method_not_allowed", reason, headers=headers).answer()
+
     paths = dict.fromkeys(page.path for page in pages)
     not_found = NOT_FOUND.format("\n".join(paths))
-    app = Starlette(routes=pages, exception_handlers={404: missing})
+    app = Starlette(routes=pages, exception_handlers={404: missing, 405: refused})
     # Its own redirects go to whatever Host a request names.
     app.router.redirect_slashes = False
     return app

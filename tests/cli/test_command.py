@@ -159,9 +159,9 @@ def test_no_command_drops_the_first_of_two_values_of_an_option(capsys):
             action.type, action.choices = None, None  # any value will do
             with pytest.raises(SystemExit):
                 parser.parse_args([names[0], "1", names[-1], "2"])
-            line = capsys.readouterr().err.splitlines()[-1]
-            said = f"error: argument {'/'.join(names)}: given twice; it takes one value"
-            assert line.endswith(said), (name, line)
+            (line,) = capsys.readouterr().err.splitlines()
+            said = f"error: argument {'/'.join(names)}: given twice; it takes one value; `"
+            assert said in line, (name, line)
             tried += 1
     assert tried > 300
 

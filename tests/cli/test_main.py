@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -25,8 +25,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     seen: list[Config] = []
     node = types.ModuleType("leporid.server.node")
 
-    def run(config: Config, reread: Callable[[], LoadedConfig]) -> int:
-        assert reread().config == config
+    def run(config: Config, reread: Callable[[], LoadedConfig], files: Sequence[Path]) -> int:
+        assert (reread().config, reread().files) == (config, files)
         seen.append(config)
         return 7
 
@@ -202,7 +202,9 @@ def test_a_wrong_command_exits_2(arguments: list[str], capsys: pytest.CaptureFix
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    assert "usage: leporid" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("leporid")
+    assert ": error: " in line
 
 
 def test_a_command_that_is_nearly_one_is_named(capsys: pytest.CaptureFixture[str]):
@@ -213,7 +215,7 @@ def test_a_command_that_is_nearly_one_is_named(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(
-    ("arguments", "usage", "said"),
+    ("arguments", "command", "said"),
     [
         ([], "leporid", "a command is missing; `leporid --help` lists them"),
         (["fly"], "leporid", "no command 'fly'; `leporid --help` lists them"),
@@ -222,17 +224,24 @@ def test_a_command_that_is_nearly_one_is_named(capsys: pytest.CaptureFixture[str
         (["queues", "fly"], "leporid queues", "no verb 'fly'; there are list, show, add"),
         (["queues", "add", "q", "--typ=x"], "leporid queues add", 'did you mean "--type"?'),
         (["cat", "queue://q", "x"], "leporid cat", "unknown: x; `leporid cat --help`"),
+        (["cat", "queue://q", "x\ny"], "leporid cat", "unknown: x y; `leporid cat --help`"),
+        (
+            ["bindings", "add", "x"],
+            "leporid bindings add",
+            "are required: QUEUE; `leporid bindings add --help` says more",
+        ),
+        (["top", "--count", "x"], "leporid top", "; `leporid top --help` says more"),
     ],
 )
 def test_what_is_wrong_is_said_with_what_there_is(
-    arguments: list[str], usage: str, said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], command: str, said: str, capsys: pytest.CaptureFixture[str]
 ):
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"usage: {usage} [-h]")
-    assert said in error
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{command}: error: ")
+    assert said in line
 
 
 def test_help_is_a_word_as_well(capsys: pytest.CaptureFixture[str]):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from leporid.server.garbage import without_collections
 
@@ -198,6 +198,12 @@ class Parser(argparse.ArgumentParser):
             meant = f'; did you mean "{near[0]}"?' if near else f"; `{self.prog} --help` says more"
             self.error(f"unknown: {' '.join(unknown)}{meant}")
         return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Say in one line what is wrong, without the usage, and end the process with code 2."""
+        line = " ".join(message.split())
+        more = "" if "`" in line or "did you mean" in line else f"; `{self.prog} --help` says more"
+        self.exit(2, f"{self.prog}: error: {line}{more}\n")
 
     def note_given(self, action: argparse.Action) -> None:
         """An option with one value is given; raises ArgumentError if it was before."""

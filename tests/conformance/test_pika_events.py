@@ -224,12 +224,11 @@ def of_messages(broker: BrokerProcess) -> None:
 def of_others(
     found: list[tuple[str, dict[str, Any]]], listener: Listener
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Events that are not of the listener itself, nor of exchanges that come with a vhost."""
+    """Events that are not of the listener itself."""
     return [
         (key, headers)
         for key, headers in found
         if listener.queue not in (headers.get("queue"), headers.get("destination_name"))
-        and not (key.startswith("exchange.") and headers["vhost"] == "v1")
     ]
 
 

@@ -165,7 +165,7 @@ class Broker:
         self.users.events = self.events
         # Virtual hosts whose names are not free, and what becomes of them: deleted, imported.
         self._unfree_vhosts: dict[str, str] = {}
-        self.global_parameters = GlobalParameters(self.record)
+        self.global_parameters = GlobalParameters(self.record, self.events)
         self.filter_classes = FilterClasses(filter_classes, self.record, self._uses_filter_class)
         # How many changes were recorded, and the generation of the last one: whoever sees the
         # count grow has that generation to wait for.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from leporid.amqp.errors import PreconditionFailed
+from leporid.broker.events.events import Events
 from leporid.broker.stored import StoredGlobalParameter
 from leporid.durable import Change, Drop, Put
 
@@ -37,10 +38,15 @@ class GlobalParameters:
 
     Args:
         record: is told of each durable change.
+        events: are told of what somebody sets or drops.
+
+    Attributes:
+        events: as given.
     """
 
-    def __init__(self, record: Callable[[Change], None]) -> None:
+    def __init__(self, record: Callable[[Change], None], events: Events) -> None:
         self._record = record
+        self.events = events
         self._found: dict[str, GlobalParameter] = {}
 
     def __repr__(self) -> str:
@@ -69,6 +75,7 @@ class GlobalParameters:
             self.check_room()
         if parameter != before:
             self._keep(parameter)
+        self.events.parameter_set(parameter.name, parameter.value)
         return before is None
 
     def _keep(self, parameter: GlobalParameter) -> None:
@@ -97,4 +104,5 @@ class GlobalParameters:
         if self._found.pop(name, None) is None:
             return False
         self._record(Drop(StoredGlobalParameter, (name,)))
+        self.events.parameter_cleared(name)
         return True

@@ -22,7 +22,7 @@ from leporid.broker.events.events import EVENT_EXCHANGE
 from leporid.broker.events.tracing import TRACE_EXCHANGE, Tracing
 from leporid.broker.exchange.bindings import Bindings
 from leporid.broker.exchange.delays import DelayedMessages, DelaysState, DelayStores
-from leporid.broker.exchange.exchange import ExchangeState
+from leporid.broker.exchange.exchange import DEFAULT_EXCHANGE, ExchangeState
 from leporid.broker.exchange.history import Histories
 from leporid.broker.exchange.routing import Resolved, Routing
 from leporid.broker.exchange.topology import PREDECLARED, Topology
@@ -30,7 +30,7 @@ from leporid.broker.exchange.types import Binding
 from leporid.broker.exchange.verdict_queues import VerdictQueues
 from leporid.broker.group.groups import Groups
 from leporid.broker.memory import EXCHANGE_BYTES, queue_bytes, size_of
-from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, exchange_in, queue_in
+from leporid.broker.names import REPLY_PREFIX, REPLY_QUEUE, SYSTEM_PREFIX, exchange_in, queue_in
 from leporid.broker.pipeline_runs import PipelineRuns
 from leporid.broker.policy.governing import Governor
 from leporid.broker.policy.policies import Policies
@@ -379,7 +379,9 @@ class VirtualHost(VhostMetadata):
             exchange = pending.pop()
             if exchange.deleted:
                 continue
-            self._registry.events.exchange_deleted(self.name, exchange.name)
+            # Those that come with a virtual host are not told as created, either.
+            if exchange.name != DEFAULT_EXCHANGE and not exchange.name.startswith(SYSTEM_PREFIX):
+                self._registry.events.exchange_deleted(self.name, exchange.name)
             for binding in self._topology.remove_exchange(exchange.name):
                 self.bindings.ended((binding,), exchange)
                 pending.extend(self.bindings.left_unused((binding,)))

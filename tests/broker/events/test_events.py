@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.broker.at_once import drop_policy, set_policy
+from tests.broker.at_once import drop_policy, drop_vhost, set_policy
 from tests.management.conftest import World
 from tests.management.queues import fill, peer_of, queue_of
 
@@ -17,6 +17,7 @@ from leporid.broker.events import events as module
 from leporid.broker.events.actor import acting
 from leporid.broker.events.events import EVENT_EXCHANGE, Events
 from leporid.broker.exchange.types import Binding
+from leporid.broker.global_parameters import GlobalParameter
 from leporid.broker.policy.policies import make_policy
 from leporid.engine.queue.browse import snapshot
 from leporid.engine.queue.queue import Queue
@@ -29,6 +30,7 @@ class EventWorld(World):
         super().__init__()
         self.broker.events = Events(self.engine, "told", "node", self.broker.alarms)
         self.broker.users.events = self.broker.events
+        self.broker.global_parameters.events = self.broker.events
         self.told = self.broker.add_vhost("told")
         self.vhost = self.broker.add_vhost("main")
         made = self.told.create_queue(
@@ -97,6 +99,7 @@ def test_who_did_it_is_said(world: EventWorld):
 def test_what_changes_definitions(world: EventWorld):
     world.listen()
     users, vhost = world.broker.users, world.vhost
+    parameters = world.broker.global_parameters
     acts: dict[str, Callable[[], object]] = {
         "user.created": lambda: users.put("u", NoPassword(), frozenset({"management"})),
         "user.password.changed": lambda: users.put("u", NoPassword(), frozenset()),
@@ -109,6 +112,8 @@ def test_what_changes_definitions(world: EventWorld):
         "policy.set": lambda: set_policy(vhost, make_policy("p", "^x", {"max-length": 1})),
         "policy.cleared": lambda: drop_policy(vhost, "p"),
         "user.deleted": lambda: users.drop("u"),
+        "parameter.set": lambda: parameters.put(GlobalParameter("g", {"a": [1, None]})),
+        "parameter.cleared": lambda: parameters.drop("g"),
     }
     for key, act in acts.items():
         act()
@@ -118,6 +123,38 @@ def test_what_changes_definitions(world: EventWorld):
         assert [name for name, _ in more] == (
             ["user.tags.set"] if key in ("user.created", "user.password.changed") else []
         )
+
+
+def test_global_parameters_are_told_as_rabbitmq_tells_them(world: EventWorld):
+    world.listen("parameter.*")
+    parameters = world.broker.global_parameters
+    value = {"a": [1, None], "b": {"c": True}}
+    with acting("ann"):
+        parameters.put(GlobalParameter("g", value))
+        parameters.put(GlobalParameter("wide", 1 << 70))
+        parameters.drop("g")
+        parameters.drop("none")
+    told = [
+        (key, {name: each for name, each in headers.items() if name != "timestamp_in_ms"})
+        for key, headers in world.all()
+    ]
+    common = {"component": "global", "user_who_performed_action": "ann"}
+    assert told == [
+        ("parameter.set", {"name": "g", "value": value, **common}),
+        # AMQP has no such number.
+        ("parameter.set", {"name": "wide", **common}),
+        ("parameter.cleared", {"name": "g", **common}),
+    ]
+
+
+def test_exchanges_that_come_with_a_virtual_host_are_not_told_when_they_go(world: EventWorld):
+    other = world.broker.add_vhost("other")
+    other.add_exchange(
+        "own", "direct", durable=True, auto_delete=False, internal=False, arguments={}
+    )
+    world.listen("exchange.*")
+    drop_vhost(world.broker, "other")
+    assert [headers["name"] for _, headers in world.all()] == ["own"]
 
 
 def test_alarms_are_told_and_nothing_else_while_one_is_on(world: EventWorld):

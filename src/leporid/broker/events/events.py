@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from leporid.amqp.json_values import table_of
 from leporid.amqp.properties import Properties
 from leporid.amqp.tables import Value
 from leporid.broker.events.actor import actor
@@ -266,6 +267,21 @@ class Events:
         """A definition was set or taken away: of a user, a permission, a virtual host, a limit."""
         if self.wanted:
             self._act(key, fields)
+
+    def parameter_set(self, name: str, value: Any) -> None:
+        """A global parameter was set, to something that JSON has."""
+        if not self.wanted:
+            return
+        fields: Fields = {"name": name, "component": "global"}
+        try:
+            fields |= table_of({"value": value})
+        except ValueError:
+            logger.debug("AMQP has no such value: that of the global parameter '%s'", name)
+        self._act("parameter.set", fields)
+
+    def parameter_cleared(self, name: str) -> None:
+        """A global parameter is gone."""
+        self.changed("parameter.cleared", name=name, component="global")
 
     def policy_set(self, vhost: str, policy: Policy) -> None:
         """A policy was set."""

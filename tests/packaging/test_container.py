@@ -17,13 +17,15 @@ FILES = (DOCKER / "Dockerfile", DOCKER / "compose.yaml", PACKAGING / "kubernetes
 VARIABLE = re.compile(r"\b((?:LEPORID|RABBITMQ)_[A-Z_]+)(?:=|: +|\n +value: )(\S+)", re.MULTILINE)
 
 
-def run(script: str, *words: str, path: Path) -> subprocess.CompletedProcess[str]:
+def run(
+    script: str, *words: str, path: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a script of the image, with a `leporid` that says how it was called."""
     (path / "leporid").write_text('#!/bin/sh\necho leporid "$@"\n')
     (path / "leporid").chmod(0o755)
     return subprocess.run(
         [DOCKER / script, *words],
-        env={"PATH": f"{path}:{os.environ['PATH']}"},
+        env={"PATH": f"{path}:{os.environ['PATH']}", **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -44,6 +46,37 @@ def run(script: str, *words: str, path: Path) -> subprocess.CompletedProcess[str
 def test_what_a_container_runs(words: tuple[str, ...], command: str, tmp_path: Path):
     done = run("docker-entrypoint.sh", *words, path=tmp_path)
     assert (done.returncode, done.stdout) == (0, command + "\n")
+
+
+@pytest.mark.parametrize(
+    ("mounted", "data_dir", "used"),
+    [
+        ("/var/lib/rabbitmq", "/var/lib/leporid", "/var/lib/rabbitmq/leporid"),
+        ("/var/lib/leporid", "/var/lib/leporid", "/var/lib/leporid"),
+        ("/var/lib/rabbitmq", "/elsewhere", "/elsewhere"),
+    ],
+)
+def test_a_volume_at_the_place_of_rabbitmq_has_the_data(
+    mounted: str, data_dir: str, used: str, tmp_path: Path
+):
+    mountpoint = tmp_path / "mountpoint"
+    mountpoint.write_text(f'#!/bin/sh\n[ "$1 $2" = "-q {mounted}" ]\n')
+    mountpoint.chmod(0o755)
+    show = ("sh", "-c", "echo $LEPORID_DATA_DIR")
+    done = run("docker-entrypoint.sh", *show, path=tmp_path, LEPORID_DATA_DIR=data_dir)
+    assert (done.returncode, done.stdout, done.stderr) == (0, used + "\n", "")
+
+
+def test_a_configuration_of_rabbitmq_is_said_not_to_be_read(tmp_path: Path):
+    config = tmp_path / "rabbitmq.conf"
+    given = {"RABBITMQ_CONFIG_FILE": str(config), "LEPORID_CONFIG": str(tmp_path)}
+    assert run("docker-entrypoint.sh", path=tmp_path, **given).stderr == ""
+    config.write_text("heartbeat = 20\n")
+    done = run("docker-entrypoint.sh", path=tmp_path, **given)
+    assert f"{config} is not read; 'leporid config import {config}' translates it" in done.stderr
+    assert (done.returncode, done.stdout) == (0, "leporid serve\n")
+    (tmp_path / "leporid.toml").write_text("heartbeat = 20\n")
+    assert run("docker-entrypoint.sh", path=tmp_path, **given).stderr == ""
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,12 @@ async def test_a_node(world: World, client: httpx.AsyncClient):
     assert (found["mem_used"], found["os_pid"]) == (7, "4")
     assert found["fd_used"] == 3
     assert (found["mem_alarm"], found["disk_free_alarm"]) == (False, False)
+    churn = (await client.get("/api/overview?columns=churn_rates")).json()["churn_rates"]
+    assert churn.items() <= found.items()
+    assert found["queue_created"] == 0
+    world.vhost.create_queue("q", durable=True, auto_delete=False, arguments={}, owner=None)
+    (found,) = (await client.get(URL)).json()
+    assert found["queue_created"] == 1
     assert (await client.get(f"{URL}/leporid@localhost")).json() == found
     world.broker.set_alarm("disk", True)
     asked = await client.get(f"{URL}?columns=mem_alarm,disk_free_alarm")

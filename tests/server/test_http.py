@@ -106,12 +106,19 @@ async def test_what_is_not_there_names_what_is():
     async with httpx.AsyncClient(transport=transport, base_url="http://x", verify=False) as client:
         text = (await client.get("/none")).text
         refused = await client.delete("/api/x/y")
+        asked = await client.options("/api/x/y")
+        assert (await client.options("/api/none")).status_code == 404
     assert text.splitlines()[1:] == ["/health", "/metrics", "/api/x/{one}"]
-    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, PUT")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, OPTIONS, PUT")
     assert refused.json() == {
         "error": "method_not_allowed",
-        "reason": "this path takes GET, HEAD, PUT",
+        "reason": "this path takes GET, HEAD, OPTIONS, PUT",
     }
+    assert (asked.status_code, asked.headers["allow"], asked.content) == (
+        200,
+        "GET, HEAD, OPTIONS, PUT",
+        b"",
+    )
 
 
 async def test_a_redirect_does_not_lead_to_the_host_that_was_named(client: httpx.AsyncClient):

@@ -20,6 +20,7 @@ from leporid.broker.exchange.types import descriptions
 from leporid.management.authorization import monitor, not_found
 from leporid.management.paging import Lists, Table, columns_in
 from leporid.management.paths import name_of
+from leporid.management.rates import CHURN
 
 if TYPE_CHECKING:
     from leporid.management.surroundings import Surroundings
@@ -193,6 +194,7 @@ class NodeRoutes:
             "enabled_plugins": [],
             "partitions": [],
             "cluster_links": [],
+            **self._around.samples.stats(CHURN),
         }
 
 

@@ -85,7 +85,10 @@ def _of(pages: Sequence[CostedRoute]) -> Starlette:
     async def refused(request: Request, _error: Exception) -> Response:
         # A path has a route for each method, and the error is that of the first one.
         matching = (page for page in pages if page.matches(request.scope)[0] != Match.NONE)
-        allowed = ", ".join(sorted({each for page in matching for each in page.methods}))
+        methods = {each for page in matching for each in page.methods}
+        allowed = ", ".join(sorted(methods | {"OPTIONS"}))
+        if request.method == "OPTIONS":
+            return Response(headers={"allow": allowed})
         reason = f"this path takes {allowed}"
         headers = {"allow": allowed}
         return Refusal(405, "method_not_allowed", reason, headers=headers).answer()

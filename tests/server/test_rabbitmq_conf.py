@@ -106,6 +106,33 @@ management.ssl.certfile = /m.pem
     assert printed.count("docs/tls.md has what there is") == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "port", "said"),
+    [
+        ("listeners.ssl.1 = 5675", 5675, ""),
+        ("listeners.tcp.1 = 0.0.0.0:5672\nlisteners.ssl.1 = 0.0.0.0:5675", 5675, ""),
+        ("listeners.tcp.1 = ::1:5672\nlisteners.ssl.tls = [::1]:5675", 5675, ""),
+        (
+            "listeners.ssl.1 = 10.0.0.1:5675",
+            5675,
+            "listeners.ssl.1: TLS is on the addresses of AMQP (bind), not on 10.0.0.1",
+        ),
+        (
+            "listeners.ssl.1 = 5675\nlisteners.ssl.2 = 5676",
+            5675,
+            "# rabbitmq.conf:2 listeners.ssl.2: all addresses have one port for TLS, 5675",
+        ),
+        ("listeners.ssl.1 = many", 5671, 'amqps_port = "many": must be a whole number'),
+    ],
+)
+def test_listeners_with_tls(text: str, port: int, said: str, tmp_path: Path):
+    printed, config = used(text, tmp_path)
+    assert config.amqps_port == port
+    about = [line for line in comments(printed) if "ssl" in line or "amqps" in line]
+    assert len(about) == bool(said)
+    assert said in "".join(about)
+
+
 def test_tokens(tmp_path: Path):
     text = """\
 auth_backends.1 = oauth2

@@ -137,7 +137,6 @@ _KEPT: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "log.file.level": ("log_level", _level),
     "log.console.formatter": ("log_format", _format),
     "log.file.formatter": ("log_format", _format),
-    "listeners.ssl.default": ("amqps_port", _number),
     "ssl_options.certfile": ("tls.certificate", str),
     "ssl_options.keyfile": ("tls.key", str),
     "ssl_cert_login_from": ("tls.login_from", _login_from),
@@ -297,6 +296,7 @@ class _Translation:
         self.comments: list[str] = []
         self._user: dict[str, tuple[str, str]] = {}
         self._listeners: list[tuple[str, str, str]] = []
+        self._tls_listeners: list[tuple[str, str]] = []
         self._loopback: dict[str, bool] = {}
         self._loopback_at = ""
         self._clients: dict[str, tuple[str, str]] = {}
@@ -315,6 +315,8 @@ class _Translation:
                 self._take_loopback(key, value, at)
             elif re.fullmatch(r"listeners\.tcp\.[^.]+", key):
                 self._listeners.append((key, value, at))
+            elif re.fullmatch(r"listeners\.ssl\.[^.]+", key):
+                self._tls_listeners.append((value, at))
             elif key == "listeners.tcp":
                 raise _NotKept("AMQP always has a port")
             elif key.startswith("auth_backends.") and key.endswith((".authn", ".authz")):
@@ -358,6 +360,7 @@ class _Translation:
     def finish(self) -> None:
         """What several lines say together."""
         self._finish_listeners()
+        self._finish_tls_listeners()
         self._finish_clients()
         self._finish_halves()
         if self._user or self._loopback:
@@ -438,8 +441,8 @@ class _Translation:
         addresses: list[str] = []
         port = ""
         for _, value, at in self._listeners:
-            host, _, its_port = value.rpartition(":")
-            host = host.removeprefix("[").removesuffix("]") or EVERY_ADDRESS
+            host, its_port = _address(value)
+            host = host or EVERY_ADDRESS
             if port and its_port != port:
                 self.comments.append(f"{at}: all addresses have one port, {port}")
                 continue
@@ -453,6 +456,19 @@ class _Translation:
                 f"RabbitMQ listens on all addresses, Leporid on this machine's own unless it is "
                 f'told: bind = "{EVERY_ADDRESS}"'
             )
+
+    def _finish_tls_listeners(self) -> None:
+        first = ""
+        for value, at in self._tls_listeners:
+            host, port = _address(value)
+            if first and port != first:
+                self.comments.append(f"{at}: all addresses have one port for TLS, {first}")
+                continue
+            first = port
+            self.values.set(["amqps_port"], int(port) if port.isdigit() else port, at)
+            bound = self.values.tables.get("bind", [])
+            if host and host not in ([bound] if isinstance(bound, str) else bound):
+                self.comments.append(f"{at}: TLS is on the addresses of AMQP (bind), not on {host}")
 
     def check(self) -> None:
         """Make comments of what is not allowed here."""
@@ -470,6 +486,12 @@ class _Translation:
                     _take_out(self.values.tables, key)
                 if list(leaves(self.values.tables)) == before:
                     raise
+
+
+def _address(value: str) -> tuple[str, str]:
+    """Return host and port of a listener; "" if it names no host."""
+    host, _, port = value.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), port
 
 
 def translate(text: str, name: str) -> str:

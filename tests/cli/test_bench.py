@@ -131,6 +131,14 @@ def test_a_rate_is_kept_and_a_line_is_shown(leporid, shared_broker, tmp_path):
     assert "latency p50/p95/p99" in leporid.error
 
 
+def test_a_load_may_be_quiet(leporid, shared_broker):
+    given = ["bench", "-h", shared_broker.url, "-r", "100", "-z", "0.4", "-i", "0.1"]
+    assert leporid.json(*given, "--quiet")["sent"] > 0
+    assert leporid.error == ""
+    leporid.json(*given)
+    assert "sent " in leporid.error
+
+
 def test_what_goes_wrong_is_one_line(leporid, shared_broker, name):
     leporid("bench", "-h", f"amqp://127.0.0.1:{reserve_port()}", code=1)
     assert leporid.error.count("\n") == 1

@@ -67,9 +67,9 @@ def test_what_a_verb_is_called_says_whether_it_destroys():
             assert verb.kind is Kind.LIST, name
 
 
-# They write for programs: a line when the broker is ready, JSON at the end of a load, scripts, and
-# the files of state and metrics of a pipeline.
-WITHOUT_FORMS = ("serve", "bench", "completion", "pipeline run")
+# They write for programs: a line when the broker is ready, scripts, and the files of state and
+# metrics of a pipeline.
+WITHOUT_FORMS = ("serve", "completion", "pipeline run")
 
 
 def test_every_command_writes_json_or_names_alone():

@@ -101,6 +101,8 @@ def fill(parser: Parser) -> None:
     )
     add("--interval", "-i", type=float, default=1.0, metavar="SECONDS", help="of the line (1)")
     add("--output-file", "-o", metavar="FILE", help="write the JSON there as well")  # fmt: skip
+    add("--quiet", action="store_true", help="show no line meanwhile")
+    add("--json", action="store_true", help="as without it: what stands at the end is JSON")
 
 
 @dataclass(slots=True)
@@ -236,7 +238,7 @@ def _watch(running: Running, plan: Plan, options: argparse.Namespace) -> dict[st
     from leporid.load.latencies import BUCKETS
     from leporid.load.processes import Counts
 
-    live = sys.stderr.isatty()
+    live = sys.stderr.isatty() and not options.quiet
     # The processes began together with our return from starting them, and may be done already.
     begun = last = Counts(time.monotonic(), 0, 0, 0)
     counted: Sequence[int] = [0] * BUCKETS
@@ -246,7 +248,7 @@ def _watch(running: Running, plan: Plan, options: argparse.Namespace) -> dict[st
         while (now := running.counts()).at_seconds < until:
             if wanted and _came(now, wanted, plan.load):
                 break
-            if now.at_seconds - last.at_seconds >= options.interval:
+            if not options.quiet and now.at_seconds - last.at_seconds >= options.interval:
                 fresh = running.latencies()
                 found = figures(last, now, [a - b for a, b in zip(fresh, counted, strict=True)])
                 line = _line(begun, found, now.at_seconds)

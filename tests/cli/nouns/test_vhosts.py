@@ -29,7 +29,7 @@ def test_limits(leporid, name):
     leporid("queues", "add", "a", "-p", vhost)
     leporid("queues", "add", "b", "-p", vhost, code=1)
     assert "limit" in leporid.error
-    leporid("limits", "delete", "user", "guest", "max-channels")
+    leporid("limits", "delete", "user", "guest", "max-channels", "--yes")
     leporid("limits", "set", "user", "guest", "max-queues", "1", code=2)
     assert "only max-connections and max-channels" in leporid.error
     leporid("limits", "set", "vhost", "nowhere", "max-queues", "1", code=3)

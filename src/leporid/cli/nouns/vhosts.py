@@ -155,6 +155,10 @@ OF: Final = argument("of", choices=tuple(KINDS))
 LIMITED: Final = argument("name", metavar="NAME", help="of the virtual host or user")
 LIMIT: Final = argument("limit", metavar="LIMIT", help="max-connections, max-queues, max-channels")
 ALL: Final = "all"
+# A limit is set again in no time, with nothing lost; scripts say this of every `delete`.
+NOT_ASKED: Final = argument(
+    "--yes", "-y", action="store_true", help="as of others that delete; this one does not ask"
+)
 DROPPED: Final = argument("limit", metavar="LIMIT", help="as for set; all for each that is set")
 
 LIMITS_NOUN: Final = Noun(
@@ -163,7 +167,7 @@ LIMITS_NOUN: Final = Noun(
         Verb("list", "list limits of virtual hosts and users", _list_limits, kind=Kind.LIST),
         Verb("set", "set a limit; below 0 there is none", _set_limit,
              (OF, LIMITED, LIMIT, argument("value", type=int, metavar="N")), Kind.ACT),
-        Verb("delete", "drop a limit", _delete_limit, (OF, LIMITED, DROPPED, IGNORE_NOT_FOUND),
-             Kind.ACT),
+        Verb("delete", "drop a limit", _delete_limit,
+             (OF, LIMITED, DROPPED, IGNORE_NOT_FOUND, NOT_ASKED), Kind.ACT),
     ),
 )  # fmt: skip

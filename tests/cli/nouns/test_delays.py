@@ -21,8 +21,12 @@ def exchange(leporid, name, channel):
 
 def test_looking(leporid, exchange):
     (row,) = [row for row in leporid.rows("delays", "list") if row["exchange"] == exchange]
-    assert row["vhost"] == "/"
-    assert "4" in row.values()
+    counts = {"waiting": "4", "fired": "0", "cancelled": "0", "unroutable": "0"}
+    assert row == {"vhost": "/", "exchange": exchange, **counts}
+    leporid("vhosts", "add", f"{exchange}-vhost")
+    nothing = leporid("delays", "list", "-p", f"{exchange}-vhost")
+    assert nothing.split() == list(row)
+    leporid("vhosts", "delete", f"{exchange}-vhost", "--yes")
     rows = leporid.rows("delays", "list", exchange, "-c", "3")
     assert [one["routing_key"] for one in rows] == ["key.0", "key.1", "key.2"]
     assert len(leporid.rows("delays", "list", exchange, "--filter", "n > 1")) == 2

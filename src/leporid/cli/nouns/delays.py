@@ -12,7 +12,7 @@ from leporid.cli.outcomes import WrongUse
 from leporid.cli.output import counted
 from leporid.cli.session import Session
 
-EXCHANGE_COLUMNS: Final = ("vhost", "exchange", "waiting", "next_due_ms")
+EXCHANGE_COLUMNS: Final = ("vhost", "exchange", "waiting", "fired", "cancelled", "unroutable")
 MESSAGE_COLUMNS: Final = ("id", "due_ms", "exchange", "routing_key", "body_bytes", "message_id")
 EXCHANGE: Final = argument("exchange", metavar="EXCHANGE", help="amq.default for the one without")
 CHOOSING: Final = (
@@ -30,8 +30,7 @@ def _list(session: Session, options: argparse.Namespace) -> None:
             for vhost in session.vhosts()
             for one in session.optional("delays", vhost, what=WHAT)["exchanges"]
         ]
-        columns = ("vhost", *(rows[0].keys() - {"vhost"})) if rows else EXCHANGE_COLUMNS
-        show_rows(session, rows, sorted(columns, key=_exchange_first), "exchange")
+        show_rows(session, rows, EXCHANGE_COLUMNS, "exchange")
         return
     query = {"limit": options.count, "filter": options.filter, "tags": options.tags}
     path = "delays", session.vhost, options.exchange
@@ -39,10 +38,6 @@ def _list(session: Session, options: argparse.Namespace) -> None:
         *path, query=query, missing=f"exchange '{options.exchange}' in '{session.vhost}'"
     )
     show_rows(session, found["messages"], MESSAGE_COLUMNS, "id")
-
-
-def _exchange_first(column: str) -> tuple[bool, bool, str]:
-    return column != "vhost", column != "exchange", column
 
 
 def _show(session: Session, options: argparse.Namespace) -> None:

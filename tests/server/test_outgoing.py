@@ -149,6 +149,21 @@ def test_what_is_no_address(value):
         url("key", value)
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("http://joe:secret@h/x", "http://***@h/x"),
+        ("http://joe:se//cret@x@h:99999/x", "http://***@h:99999/x"),
+        ("joe:secret@h", "***@h"),
+        ("ftp://joe:secret\n@h", "ftp://***@h"),
+    ],
+)
+def test_a_password_in_an_address_is_not_repeated(value: str, shown: str):
+    with pytest.raises(ConfigError) as refused:
+        url("key", value)
+    assert str(refused.value).startswith(f'key = "{shown}": must be an address')
+
+
 def test_an_authority_that_cannot_be_read(tmp_path):
     with pytest.raises(ConfigError, match="No such file"):
         trusting(tmp_path / "none.pem")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import socket
 import ssl
 import threading
@@ -25,6 +26,10 @@ PIECE_BYTES: Final = 16 * 1024
 
 class OutgoingError(Exception):
     """There was no answer that can be used; the text says why, without what was sent."""
+
+
+# What of an address may be a name and a password.
+BEFORE_AT: Final = re.compile(r"(?<=//).*@|^(?!.*//).*@", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +50,17 @@ def url(path: str, value: Any) -> str:
     allowed = 'must be an address such as "https://sso.example.org/keys", without a user'
     if not isinstance(value, str):
         raise refusal(path, value, allowed)
+    shown = BEFORE_AT.sub("***@", value)
     try:
         parts = urlsplit(value)
         port = parts.port
     except ValueError:
-        raise refusal(path, value, allowed) from None
+        raise refusal(path, shown, allowed) from None
     plain = value.isascii() and value.isprintable() and " " not in value
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-        raise refusal(path, value, allowed)
+        raise refusal(path, shown, allowed)
     if not plain or port == 0 or parts.fragment:
-        raise refusal(path, value, allowed)
+        raise refusal(path, shown, allowed)
     return value
 
 

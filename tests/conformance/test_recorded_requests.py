@@ -6,8 +6,8 @@
 braces are filled in; `{properties_key}` is the end of the last answer's Location.
 
 rabbit-hole has each kind of request that its own test suite (Go, version 3 of August 2026) sends,
-as recorded between the suite and a broker. Of the suite's 174 tests 157 pass; the others are about
-shovels, federation, deprecated features and parameters that RabbitMQ keeps for itself.
+as recorded between the suite and a broker. Of the suite's 174 tests 158 pass; the others are about
+shovels and federation, and one about deprecated features.
 
 Terraform's provider has each kind of request that its acceptance tests (version 1.8.0) send, as
 recorded between `terraform` and RabbitMQ 3.10.8, for every resource but federation upstreams and

@@ -24,10 +24,10 @@ from typing import Any, Final
 # A full collection that takes longer is the last one for what it has kept.
 FULL_NS: Final = 1_000_000
 # A young collection after more new objects than freed ones than this; a middle one after more young
-# ones; a full one after more middle ones. So some 5,000 objects have come since the last full one,
-# which takes 3 ms with cold caches. As what was slow is frozen, many short ones take no more in all
-# than few long ones.
-THRESHOLDS: Final = (700, 5, 0)
+# ones; a full one after more middle ones. So 1,500 objects have come since the last full one, or
+# twice as many, as Python leaves out one that seems too early: 2 ms with cold caches. As what was
+# slow is frozen, many short ones take no more in all than few long ones.
+THRESHOLDS: Final = (500, 2, 0)
 OLDEST: Final = 2
 
 

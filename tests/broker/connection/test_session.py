@@ -264,6 +264,16 @@ def test_a_connection_that_is_lost_while_a_channel_closes_leaves_nothing(world: 
     assert world.broker.sessions == {}
 
 
+def test_many_channels_that_have_nothing_end_in_pieces(world: World):
+    peer = world.peer()
+    for number in range(2, 60):
+        peer.call(ChannelOpen(), number)
+    world.cut_everywhere()
+    peer.session.on_lost()
+    assert turns_until_idle(world) > 40
+    assert world.broker.session_index.channel_count == 0
+
+
 def test_many_exclusive_queues_go_in_pieces(world: World):
     peer, other = world.peer(), world.peer()
     for at in range(50):

@@ -6,7 +6,7 @@ from itertools import count, pairwise
 
 from tests.engine.frames import frames_of, publish
 from tests.engine.session_fake import Peer
-from tests.engine.slices import cut_often, steps_of
+from tests.engine.slices import cut_often, steps_of, turns
 
 from leporid.amqp.frames import method_frame
 from leporid.amqp.methods import QueueDeclare
@@ -96,3 +96,38 @@ def test_publishers_are_open_channels_that_have_published(engine, queue, peer):
     peer.connection.lost()
     peer.connection.mute()
     assert engine.connections.publishers == 0
+
+
+def test_channels_with_transactions_are_forgotten_in_steps(engine, queue, peer):
+    connection = peer.connection
+    channels = [connection.open_channel(number) for number in range(10, 110)]
+    for number, channel in enumerate(channels, 10):
+        channel.select_tx()
+        peer.feed(publish(number, "q") * 50)
+    kept = connection.account.bytes
+    cut_often(engine)
+    connection.shut()
+    released = [kept - connection.account.bytes]
+    released += steps_of(engine, lambda: kept - connection.account.bytes)
+    assert max(released) < kept / 4
+    assert connection.account.bytes < kept / 100
+    assert all(channel.closed for channel in channels)
+
+
+def test_channels_of_a_connection_that_ends_get_nothing_from_each_other(engine, queue, peer):
+    connection = peer.connection
+    channels = [connection.open_channel(number) for number in range(10, 110)]
+    for channel in channels:
+        channel.consume(queue, "c", False, 0, 1)
+    peer.feed(publish(1, "q", b"x") * 100)
+    engine.run()
+    assert [channel.unacked_count for channel in channels] == [1] * 100
+    peer.take()
+    cut_often(engine)
+    connection.shut()
+    peer.take()
+    ready = [queue.ready_count, *(queue.ready_count for _ in turns(engine))]
+    assert ready == sorted(ready)
+    assert len(set(ready)) > 3
+    assert ready[-1] == 100
+    assert connection.output.pending_bytes == 0

@@ -10,7 +10,9 @@ Invariant: after `release` nothing of this session is left in the broker, whiche
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from leporid.amqp.errors import (
@@ -456,9 +458,12 @@ class ConnectionState:
         self._refused.clear()
         self.broker.churn.channels_closed += len(self.channels)
         self.broker.churn.connections_closed += self.opened
-        channels, self.channels = (*self.channels.values(), *self._ending), {}
-        for channel in channels:
-            yield from channel.end()
+        channels = deque(chain(self.channels.values(), self._ending))
+        self.channels = {}
+        while channels:
+            # Each is freed after its end: all at once would be a long piece.
+            yield from channels.popleft().end()
+            yield None  # the end of one that has nothing is one step
         while self._exclusive:
             queue, _ = self._exclusive.popitem()
             yield from self.vhost.deleting_queue(queue)

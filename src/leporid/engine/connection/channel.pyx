@@ -814,7 +814,7 @@ cdef class Channel:
         self.queues.received_confirm += self.confirms.published - self.counted
         self.counted = self.confirms.published
         while self.confirms.next(self.logs.synced, &found):
-            if self.closing or self.closed:
+            if self.closing or self.closed or self.out.muted:
                 continue
             if found.refused:
                 self.queues.nacked += 1
@@ -824,7 +824,8 @@ cdef class Channel:
                 self.out.write_settled(self.number, 80, found.upto,
                                        found.upto > self.confirms.settled + 1)
             self.confirms.settled = found.upto
-        self.unconfirmed = self.confirms.start < self.confirms.end and not self.closed
+        self.unconfirmed = self.confirms.start < self.confirms.end and not (
+            self.closed or self.out.muted)
         return self.unconfirmed
 
     # ------------------------------------------------------------- transactions

@@ -27,7 +27,6 @@ from leporid.engine.connection.output cimport OUTPUT_LOW_BYTES, Output, is_above
 from leporid.engine.wire.codec cimport load16, load32, load64
 
 from functools import partial
-from itertools import chain
 
 from leporid.amqp.errors import Fault, FrameError, ResourceError, UnexpectedFrame
 from leporid.engine.connection.assembly import basic_fault, quoting, undecodable
@@ -684,22 +683,31 @@ cdef class Connection:
     def mute(self):
         """connection.close was sent or received: handle class 10 only, deliver nothing more.
 
-        What the channels had goes back when `Channel.end` is called.
+        What the channels had goes back when `Channel.end` is called. There may be thousands, each
+        with a transaction to forget, so they are muted in steps.
         """
+        self.closing = self.output.muted = True
+        channels, self.channels = list(self.channels.values()), {}
+        self.last_channel = self.unrouted = self.unrouted_on = None
+        if channels:
+            self.connections.jobs.start(self._mute_channels(channels))
+
+    def _mute_channels(self, list channels):
+        """Forget in steps what channels have begun."""
         cdef Channel channel
-        self.closing = True
-        for channel in self.channels.values():
+        while channels:
+            channel = channels.pop()
             self.forget_content(channel)
             channel.mute()
             channel.closing = True
-        self.channels = {}
-        self.last_channel = self.unrouted = self.unrouted_on = None
+            del channel
+            yield
 
     def shut(self):
         """connection.close was sent or received: close all channels, too."""
         channels = list(self.channels.values())
         self.mute()
-        self.connections.jobs.start(chain.from_iterable([each.end() for each in channels]))
+        self.connections.jobs.start(_end_channels(channels))
 
     def await_eof(self):
         """Both sides have closed, and the peer is to close the socket (AMQP 0-9-1 4.2.2, RabbitMQ).
@@ -727,6 +735,14 @@ cdef class Connection:
         self.held_frames = []
         self.output.end()
         self.drop_rest()
+
+
+def _end_channels(list channels):
+    """End channels, one after the other, in the order in which they came."""
+    channels.reverse()
+    while channels:
+        yield from channels.pop().end()
+        yield   # the end of one that has nothing is one step
 
 
 def _settled(Connection connection, int how, error):

@@ -23,7 +23,7 @@ cdef str REPLY_QUEUE = "amq.rabbitmq.reply-to."
 
 cdef bint has_room(Consumer consumer) except -1:
     """Whether its channel is open, and its connection and its own prefetch let it take."""
-    if consumer.channel.closed:
+    if consumer.channel.closed or consumer.channel.out.muted:
         return False
     if is_above(consumer.channel.out, OUTPUT_HIGH_BYTES):
         consumer.channel.out.stalled[consumer] = None

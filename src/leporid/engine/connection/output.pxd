@@ -29,6 +29,7 @@ cdef class Output:
     cdef uint8_t *scratch           # properties with a header added
     cdef size_t scratch_len
     cdef bint touched               # is in connections.touched
+    cdef bint muted                 # the connection closes: nothing is delivered or confirmed
     cdef public uint32_t frame_max
     cdef dict stalled               # consumers that wait for this output to drain, each once
     cdef public uint64_t last_sent_ms

@@ -149,6 +149,8 @@ cdef class Timeouts:
         cdef uint64_t timeout_ms
         cdef size_t at = channel.unacked.above(check.upto), this
         cdef bint over = False
+        if channel.out.muted:
+            return self.forget(channel)     # its connection closes
         channel.unacked.walks += 1
         while at < channel.unacked.end and not over:
             entry = &channel.unacked.entries[at]

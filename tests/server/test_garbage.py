@@ -272,3 +272,39 @@ def test_a_full_collection_looks_only_at_what_came_since_the_last_slow_one(
         [sys.executable, "-c", COLLECTING, str(full_ns)], capture_output=True, text=True, check=True
     )
     assert (int(done.stdout) < 5_000) is frozen
+
+
+REPLACING = """
+import gc, sys
+from collections import deque
+from leporid.server import garbage
+looked_at = []
+def look(phase, info):
+    if phase == "start":
+        ages = range(info["generation"] + 1)
+        looked_at.append(sum(len(gc.get_objects(age)) for age in ages))
+gc.callbacks.append(look)
+handled = 0
+churned = garbage.Churned(lambda: handled)
+with garbage.bounded_collections():
+    garbage.FULL_NS = 0
+    there = deque([i] for i in range(100_000))
+    looked_at.clear()
+    for turn in range(1_000):
+        for method in range(100):
+            there.append([method])
+            there.popleft()
+            handled += 1
+        if sys.argv[1] == "look" and churned.next_due_ms:
+            churned.run(0)
+    more = [[i] for i in range(10_000)]
+print(max(looked_at))
+"""
+
+
+@pytest.mark.parametrize(("how", "few"), [("look", True), ("nothing", False)])
+def test_what_replaces_what_goes_is_looked_at_in_time(how: str, few: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", REPLACING, how], capture_output=True, text=True, check=True
+    )
+    assert (int(done.stdout) < 10_000) is few

@@ -96,10 +96,12 @@ class Broker:
 
     Attributes:
         importing: whether definitions are being imported.
+        handled: methods, requests and definitions so far, each of which may have made something.
         imported_digest: of what was imported at a start; "" for nothing.
     """
 
     importing = False
+    handled = 0
     imported_digest = ""
     _said_quorum = False
 

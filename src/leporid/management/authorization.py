@@ -56,6 +56,7 @@ async def manager(around: Surroundings, request: Request) -> User:
         Refusal: as `Surroundings.user`, or the user has none of the tags.
     """
     user = await around.user(request)
+    around.broker.handled += 1
     if not tags.may_manage(user):
         raise not_authorised("Not management user")
     return user

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -29,6 +29,8 @@ FULL_NS: Final = 1_000_000
 # slow is frozen, many short ones take no more in all than few long ones.
 THRESHOLDS: Final = (500, 2, 0)
 OLDEST: Final = 2
+# Methods, requests and definitions, each of which makes some ten objects at most that stay.
+HANDLED_MAX: Final = 500
 
 
 class Freezing:
@@ -45,6 +47,32 @@ class Freezing:
             self._began_ns = time.monotonic_ns()
         elif time.monotonic_ns() - self._began_ns > FULL_NS:
             gc.freeze()
+
+
+class Churned:
+    """A full collection after so much that was handled; one of `Turns.timed`.
+
+    Python counts what is made less what is freed. So while for each thing that is made an old one
+    goes, it counts nothing, and all that is new waits for one collection: 0.25 s after 60,000
+    queues were replaced.
+
+    Args:
+        handled: counts all that may have made something.
+    """
+
+    def __init__(self, handled: Callable[[], int]) -> None:
+        self._handled = handled
+        self._looked = 0
+
+    @property
+    def next_due_ms(self) -> int:
+        """When there is something to do; 0 for never, and before now for at once."""
+        return int(self._handled() - self._looked >= HANDLED_MAX)
+
+    def run(self, _now_ms: int) -> None:
+        """Look at what came."""
+        self._looked = self._handled()
+        gc.collect()
 
 
 @contextmanager

@@ -47,7 +47,7 @@ from leporid.server.descriptors import (
     stream_files_max,
 )
 from leporid.server.durability import Durability
-from leporid.server.garbage import bounded_collections, without_collections
+from leporid.server.garbage import Churned, bounded_collections, without_collections
 from leporid.server.histograms import Histogram, LoopLag
 from leporid.server.judging import Judging
 from leporid.server.listener import Listener, hashing_threads, on_thread
@@ -299,6 +299,7 @@ class Node:
             return await self._shut_down()
         await self._judging.try_configured()
         parser.prepare()
+        self._turns.timed += [Churned(lambda: self._broker.handled)]
         with bounded_collections():
             listener = await self._listen()
             if self._http is not None:

@@ -533,6 +533,7 @@ class ConnectionState:
         channel = self.channels.get(number)
         if channel is None and number not in self._refused:
             self._check_channel_count()
+        self.broker.handled += 1
         method = decode(payload)
         try:
             if channel is not None:

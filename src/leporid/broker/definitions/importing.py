@@ -103,6 +103,7 @@ def importing(
 
 def _planning(plan: Plan, document: Document) -> Steps:
     for name, fact in document.facts.items():
+        yield None
         if name not in ABOUT and fact not in (None, "", [], {}):
             plan.difference.ignore(name[:80], _unread(plan, name))
     for noun in NOUNS:
@@ -119,6 +120,7 @@ def _planning(plan: Plan, document: Document) -> Steps:
                 reason = fault.text.partition(" - ")[2] or fault.text
                 plan.problem(f"{noun}[{at}]{_named(item)}: {reason}")
             items[at] = None  # what it took may go
+            plan.broker.handled += 1
             yield None
 
 

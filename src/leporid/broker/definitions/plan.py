@@ -212,6 +212,7 @@ class Plan:
         if self._puts:
             self.broker.record(Together(self._puts))
         while self._makers:
+            self.broker.handled += 1
             steps = self._makers.popleft()()
             if steps is not None:
                 yield from steps

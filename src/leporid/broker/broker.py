@@ -96,7 +96,7 @@ class Broker:
 
     Attributes:
         importing: whether definitions are being imported.
-        handled: methods, requests and definitions so far, each of which may have made something.
+        handled: counts what may have made something: methods, requests, definitions and so on.
         imported_digest: of what was imported at a start; "" for nothing.
     """
 
@@ -201,6 +201,7 @@ class Broker:
     def _expire(self, queue: QueueState) -> None:
         """Nobody has used a queue for as long as it may be unused."""
         logger.debug("%s: nobody used it for %s ms", queue.title, expires_ms(queue))
+        self.handled += 1
         vhost = self.vhosts.get(queue.vhost)
         if vhost is None:
             return  # it is being deleted, with all in it

@@ -29,7 +29,7 @@ FULL_NS: Final = 1_000_000
 # slow is frozen, many short ones take no more in all than few long ones.
 THRESHOLDS: Final = (500, 2, 0)
 OLDEST: Final = 2
-# Methods, requests and definitions, each of which makes some ten objects at most that stay.
+# Of methods, requests, definitions and so on, each of which makes some ten objects that stay.
 HANDLED_MAX: Final = 500
 
 

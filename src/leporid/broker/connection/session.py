@@ -159,6 +159,7 @@ class ConnectionState:
             name: who it is, for the log, such as `127.0.0.1:40000`.
         """
         self.broker = broker
+        broker.handled += 5  # some fifty objects
         self.connection = connection
         self.account = connection.account = connection.output.account = broker.memory.connection()
         connection.party = broker.party("address", address)

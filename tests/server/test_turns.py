@@ -3,7 +3,7 @@ another."""
 
 import asyncio
 from contextlib import suppress
-from itertools import count
+from itertools import count, pairwise
 from typing import cast
 
 import pytest
@@ -14,7 +14,7 @@ from leporid.amqp.methods import QueueDeclare, QueueDeclareOk
 from leporid.engine.bounds.clock import Party
 from leporid.engine.engine import Engine
 from leporid.server import turns as turns_module
-from leporid.server.link import Link
+from leporid.server.link import SEND_BYTES, Link
 from leporid.server.turns import Turns
 
 TURN_BYTES = 64 * 1024
@@ -116,8 +116,9 @@ async def test_output_of_one_party_keeps_another_one_from_nothing(
             turns.add(cast(Link, self))
             self.connection.send_heartbeat()
 
-        def flush(self) -> None:
+        def flush(self) -> int:
             sent.append(cast(Link, self))
+            return 0
 
     links = [cast(Link, WithOutput(many)) for _ in range(100)]
     links.append(cast(Link, WithOutput(one)))
@@ -128,6 +129,59 @@ async def test_output_of_one_party_keeps_another_one_from_nothing(
         turns.turn()
     assert sent[0] is links[0]
     assert set(sent) == set(links)
+
+
+async def test_large_output_ends_what_a_turn_sends(turns: Turns, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(turns_module, "FLUSH_NS", 0)
+    sent: list[int] = []
+
+    class WithMuch(OnlyConnection):
+        def flush(self) -> int:
+            sent.append(SEND_BYTES)
+            return SEND_BYTES
+
+    for _ in range(10):
+        link = WithMuch(turns.engine)
+        turns.add(cast(Link, link))
+        link.connection.send_heartbeat()
+    for turn in range(1, 11):
+        turns.flush()
+        assert len(sent) == turn
+
+
+async def test_sockets_that_have_room_at_one_moment_are_written_to_turn_by_turn(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+):
+    writer = await stack.client()
+    readers = [await stack.client(receive_bytes=4096) for _ in range(8)]
+    for number, reader in enumerate(readers):
+        await reader.declare(f"q{number}")
+        await reader.consume(f"q{number}")
+        for _ in range(60):
+            await writer.publish(f"q{number}", bytes(100_000))
+    links = [stack.link_of(reader) for reader in readers]
+    await stack.until(lambda: all(link.connection.output.pending_bytes > 0 for link in links))
+    monkeypatch.setattr(turns_module, "FLUSH_NS", 0)
+    monkeypatch.setattr(turns_module, "UNITS_A_READING", 1)
+    flushed, in_turns = 0, []
+    flush, after = Link.flush, stack.turns.after
+
+    def counting(link: Link) -> int:
+        nonlocal flushed
+        flushed += 1
+        return flush(link)
+
+    def noting() -> None:
+        in_turns.append(flushed)
+        after()
+
+    monkeypatch.setattr(Link, "flush", counting)
+    stack.turns.after = noting
+    for reader in readers:
+        for _ in range(60):
+            await reader.delivered()
+    assert flushed > 2 * len(readers)
+    assert max(later - earlier for earlier, later in pairwise(in_turns)) == 1
 
 
 async def test_what_is_due_has_its_turn_although_nothing_comes():

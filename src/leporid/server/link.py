@@ -179,22 +179,25 @@ class Link:
 
     # ------------------------------------------------------------- sending
 
-    def flush(self) -> None:
+    def flush(self) -> int:
         """Send what there is, the rest when the socket takes more; read on if that is due.
 
         A peer whose output never ends is read all the same: among what it says are the settles
         and heartbeats without which it would be given up.
+
+        Returns:
+            How many bytes were sent.
         """
-        if not self._closed and not self._writing:
-            self._send()
+        sent = 0 if self._closed or self._writing else self._send()
         if self._closed:
-            return
+            return sent
         if self.connection.closing:
             self._see_off()
         else:
             self.update_reading()
+        return sent
 
-    def _send(self) -> None:
+    def _send(self) -> int:
         connection = self.connection
         left = SEND_BYTES
         while (view := connection.output.outgoing()) is not None:
@@ -204,7 +207,7 @@ class Link:
                 count = 0
             except OSError:
                 self.close()
-                return
+                break
             # TLS takes so much at a time; the socket may have room for more.
             full = len(view) - count if self._tls is None else self._tls.unsent or not count
             del view
@@ -213,9 +216,10 @@ class Link:
             left -= count
             if full or (left <= 0 and connection.output.pending_bytes):
                 self._write_later()
-                return
+                break
             if not connection.output.pending_bytes:
-                return
+                break
+        return SEND_BYTES - left
 
     def _write_later(self) -> None:
         """Go on when the socket has room."""
@@ -233,8 +237,8 @@ class Link:
                 self.close()
                 return
             self._look_at_tls()
-        self.flush()
-        self._turns.wake()
+        # A thousand sockets may have room at one moment.
+        self._turns.send_later(self)
 
     # ------------------------------------------------------------- a peer that is not read
 

@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 # then the oldest goes. Each costs a descriptor and what an idle connection costs, a few KiB, for up
 # to half a minute, and is counted nowhere. A thread that closes needs a moment for its answer.
 AWAITING_EOF_MAX: Final = 1000
-# How long a turn sends what connections have, and after how many of them the clock is read.
+# How long a turn sends what connections have, and after how many of them the clock is read; each
+# counts once more for so many bytes, of which a quarter of a megabyte may take 2 ms.
 FLUSH_NS: Final = 1_000_000
-SENT_A_READING: Final = 16
+UNITS_A_READING: Final = 16
+BYTES_A_UNIT: Final = 16 * 1024
 NS_A_MS: Final = 1_000_000
 
 
@@ -202,14 +204,21 @@ class Turns:
             link = self.links.get(connection)
             if link is not None:
                 self._unsent.add(connection.party, link)
-        end_ns = 0
-        for sent in range(1, self._unsent.count + 1):
-            self._unsent.take().flush()
-            if sent % SENT_A_READING == 0:
-                now_ns = time.monotonic_ns()
-                end_ns = end_ns or now_ns + FLUSH_NS
-                if now_ns >= end_ns:
+        waiting = self._unsent.count
+        if not waiting:
+            return
+        end_ns, units = time.monotonic_ns() + FLUSH_NS, 0
+        for _ in range(waiting):
+            units += 1 + self._unsent.take().flush() // BYTES_A_UNIT
+            if units >= UNITS_A_READING:
+                units = 0
+                if time.monotonic_ns() >= end_ns:
                     return
+
+    def send_later(self, link: Link) -> None:
+        """The socket of a link has room: its output is sent when its party has a turn."""
+        self._unsent.add(link.connection.party, link)
+        self.wake()
 
     def resume_reading(self) -> None:
         """What stopped connections from being read may be over (an alarm)."""

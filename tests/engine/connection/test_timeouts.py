@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from tests.engine.allocations import allocated_bytes
 from tests.engine.frames import ack, nack, publish, reject
@@ -439,3 +441,27 @@ def test_timers_of_channels_that_are_gone_are_forgotten_in_slices(engine, queue)
     cut_often(engine)
     assert max(steps_of(engine, lambda: 3000 - timers.count)) < SOME
     assert timers.count == 0
+
+
+def test_another_timeout_holds_for_very_many_channels_before_long(engine, queue):
+    engine.connections.consumer_timeout_ms = 10**9
+    channels = range(1, 2001)
+    peer = Peer(engine, {"q": queue}, channels=channels)
+    for number in channels:
+        peer.channels[number].consume(queue, "c", False, 0, 0)
+        peer.feed(publish(number, "q", b""))
+    peer.deliveries()
+    engine.clock.now_ms += 2000
+    cut_often(engine)
+
+    def checks() -> int:
+        return sum(type(one).__name__ == "Check" for one in gc.get_objects())
+
+    before = checks()
+    engine.connections.set_consumer_timeout(1000)
+    engine.connections.set_consumer_timeout(1001)
+    engine.run()
+    assert checks() - before <= SOME
+    for _ in turns(engine):
+        pass
+    assert sorted(number for number, _ in peer.faults) == list(channels)

@@ -25,11 +25,13 @@ cdef class Timeouts:
     cdef readonly Timers timers     # of channels: `seq` is a channel's watch_number
     cdef dict channels              # with consumers or unsettled deliveries, by watch_number
     cdef uint64_t numbers           # the last watch_number
+    cdef object changing            # watch_numbers of those whose timeout may be another; or None
     cdef object checks              # under way; a turn goes on with the first
     cdef bint late                  # a turn had no time for all that was due
     cdef int watch(self, Channel channel, uint64_t timeout_ms) except -1
     cdef int forget(self, Channel channel) except -1
     cdef int turn(self) except -1
+    cdef int change_some(self) except -1
     cdef int begin(self, Channel channel) except -1
     cdef bint look(self, Check check) except -1
     cdef bint look_at_consumers(self, Check check) except -1

@@ -103,11 +103,12 @@ cdef class Timeouts:
         cdef Channel channel
         cdef Check check
         cdef uint64_t now_ms = self.connections.clock.now_ms
-        if self.connections.queues.timeouts_changed:
+        # What changes meanwhile waits, so that all have their turn although it never ends.
+        if self.connections.queues.timeouts_changed and self.changing is None:
             self.connections.queues.timeouts_changed = False
-            for channel in self.channels.values():
-                channel.timeout_least_ms = 0  # unknown until all its deliveries were checked
-                self.begin(channel)
+            self.changing = list(self.channels)
+        if self.changing is not None:
+            self.change_some()
         while self.timers.count and self.timers.heap[0].at_ms <= now_ms:
             timer = self.timers.pop()
             channel = self.channels.get(timer.seq)
@@ -122,11 +123,24 @@ cdef class Timeouts:
             self.checks.popleft()
             if spend(self.connections.clock, 1):
                 break
-        self.late = bool(self.checks) or (
+        self.late = bool(self.checks) or self.changing is not None or (
             self.timers.count and self.timers.heap[0].at_ms <= now_ms)
         if self.timers.is_stale(len(self.channels)) and self.timers.prune(
                 is_current, self, self.connections.clock):
             self.late = True
+        return 0
+
+    cdef int change_some(self) except -1:
+        """Begin to check channels, since timeouts have changed, until the slice is over."""
+        cdef Channel channel
+        while self.changing:
+            channel = self.channels.get(self.changing.pop())
+            if channel is not None:
+                channel.timeout_least_ms = 0  # unknown until all its deliveries were checked
+                self.begin(channel)
+            if spend(self.connections.clock, 1):
+                return 0
+        self.changing = None
         return 0
 
     cdef int begin(self, Channel channel) except -1:

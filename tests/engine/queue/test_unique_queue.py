@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 
 import pytest
@@ -23,6 +24,7 @@ from tests.engine.restarts import Broker
 from tests.engine.session_fake import Peer
 from tests.engine.slices import ended
 
+from leporid.engine.bounds.sharded_dict import ShardedDict
 from leporid.engine.engine import Engine
 from leporid.engine.queue.lease import Lease
 from leporid.engine.queue.unique_queue import UniqueQueue, dedup_key
@@ -360,3 +362,21 @@ def test_against_a_list(events):
         assert bodies(broker.queue) == [b"%d" % entry[0] for entry in ready]
         keys = {entry[1] for entry in ready + taken} - {None}
         assert broker.queue.known == len(keys)
+
+
+def test_keys_are_in_no_large_dict(engine: Engine, peer: Peer, unique: UniqueQueue) -> None:
+    """A dict of Python's that grows copies all it has in one piece."""
+    for number in range(5000):
+        send(peer, f"key {number}")
+    assert unique.known == 5000
+    parts = [each for each in gc.get_referents(unique) if isinstance(each, dict | ShardedDict)]
+    most, known = 0, 0
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            found = sum(isinstance(key, bytes) and b"key " in key for key in part)
+            most, known = max(most, found), known + found
+        elif not isinstance(part, type):
+            parts += gc.get_referents(part)
+    assert known == 5000
+    assert most < 2000

@@ -18,6 +18,7 @@ from hashlib import blake2b
 from leporid.engine.wire.codec cimport Props, as_integer, as_real, find_header, walk_properties
 from leporid.engine.wire.record cimport properties_in
 from leporid.engine.bounds.clock cimport Clock, spend
+from leporid.engine.bounds.sharded_dict cimport ShardedDict
 from leporid.engine.queue.index cimport Slot
 from leporid.engine.queue.queue cimport Queue
 
@@ -68,7 +69,7 @@ cdef class UniqueQueue(Queue):
 
     def __cinit__(self, *_):
         self.remembers = True
-        self.keys = {}
+        self.keys = ShardedDict()
         self.leaving = set()
 
     def __repr__(self):
@@ -91,7 +92,7 @@ cdef class UniqueQueue(Queue):
             key = key_of(&props)
             if key is not None:
                 # Two only after a crash: the first was settled, but its settle is not on disk.
-                self.keys[key] = self.keys.get(key, 0) + 1
+                self.keys[key] = (self.keys.get(key) or 0) + 1
         return 0
 
     cdef int leave(self, uint64_t seq, uint64_t position) except -1:
@@ -126,7 +127,7 @@ cdef class UniqueQueue(Queue):
 
     def retire(self):
         """Forget all keys at once, instead of each with its entry."""
-        keys, self.keys = self.keys, {}
+        keys, self.keys = self.keys, ShardedDict()
         self.queues.jobs.start(_freeing(keys, self.queues.clock))
         return Queue.retire(self)
 
@@ -138,7 +139,7 @@ cdef class UniqueQueue(Queue):
         return Queue.drop(self, seq, slot, reason)
 
 
-def _freeing(dict keys, Clock clock):
+def _freeing(ShardedDict keys, Clock clock):
     """Free the memory of many keys, in steps."""
     while keys:
         keys.popitem()

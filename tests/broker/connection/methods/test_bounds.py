@@ -8,28 +8,39 @@ from __future__ import annotations
 
 import inspect
 from itertools import chain
+from pathlib import Path
 from typing import Final
 
+from leporid.amqp import methods
 from leporid.amqp.methods import (
     AccessRequest,
+    BasicAck,
     BasicCancel,
     BasicConsume,
     BasicDeliver,
     BasicGet,
     BasicGetOk,
+    BasicNack,
+    BasicPublish,
     BasicQos,
     BasicRecover,
     BasicRecoverAsync,
+    BasicReject,
     BasicReturn,
     ChannelClose,
     ChannelFlow,
     ChannelOpen,
     ConfirmSelect,
+    ConnectionBlocked,
     ConnectionClose,
     ConnectionCloseOk,
     ConnectionOpen,
+    ConnectionSecure,
+    ConnectionStart,
     ConnectionStartOk,
+    ConnectionTune,
     ConnectionTuneOk,
+    ConnectionUnblocked,
     ConnectionUpdateSecret,
     ExchangeBind,
     ExchangeDeclare,
@@ -84,6 +95,14 @@ LIMITED: Final[dict[type[Method], str]] = {
     TxRollback: "limits.transaction_entries_max",
 }
 
+# In the engine, which no handler sees: what shows the bound.
+IN_THE_ENGINE: Final[dict[type[Method], str]] = {
+    BasicPublish: "tests/engine/connection/test_connections.py",
+    BasicAck: "tests/engine/connection/test_settling.py",
+    BasicNack: "tests/engine/connection/test_settling.py",
+    BasicReject: "tests/engine/connection/test_settling.py",
+}
+
 # Of the connection itself, that is not handled in steps: what bounds it.
 OF_CONNECTIONS: Final[dict[type[Method], str]] = {
     ConnectionStartOk: "server.listener.HANDSHAKE_BYTES_MAX, and one login at a time",
@@ -100,6 +119,20 @@ def test_every_method_says_what_bounds_it() -> None:
     assert set(named) == set(channel.HANDLERS)
     handled = set(chain.from_iterable(connection.HANDLERS.values()))
     assert {*OF_CONNECTIONS, ConnectionClose} == handled
+
+
+def test_no_method_is_left_out() -> None:
+    made = {each for each in vars(methods).values() if isinstance(each, type)}
+    every = {each for each in made if issubclass(each, Method)} - {Method}
+    # What only a server says has no handler.
+    ours = {each for each in every if each.__name__.endswith(("Ok", "Empty"))}
+    ours |= {ConnectionStart, ConnectionSecure, ConnectionTune}
+    ours |= {ConnectionBlocked, ConnectionUnblocked}
+    handled = {*channel.HANDLERS, *chain.from_iterable(connection.HANDLERS.values())}
+    assert every - ours - handled == set(IN_THE_ENGINE)
+    root = Path(__file__).parents[4]
+    for shown in IN_THE_ENGINE.values():
+        assert (root / shown).is_file(), shown
 
 
 def test_what_may_cause_much_is_handled_in_steps() -> None:

@@ -1,3 +1,4 @@
+import marshal
 from collections.abc import Hashable
 from decimal import Decimal
 
@@ -31,6 +32,7 @@ from leporid.amqp.values import (
     type_name,
     typed,
 )
+from leporid.broker.registry import finished
 
 FIVES: list[Value] = [
     Int8(5),
@@ -225,3 +227,28 @@ def test_a_large_value_is_compared_in_steps(large: Value):
     found, count = compared_in_steps(large)
     assert found == comparable(large)
     assert count >= 1000 // TERMS_A_STEP
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_the_hash_of_very_many_values_is_found_in_steps(
+    deep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many: Value = [None] * 100_000
+    encoded = encode_table({"k": [many] if deep else many})
+    [(_, container)] = lazy_table(encoded)
+    assert isinstance(container, LazyContainer)
+    sizes: list[int] = []
+    dumps = marshal.dumps
+
+    def noting(value: tuple[int, ...], version: int) -> bytes:
+        octets = dumps(value, version)
+        sizes.append(len(octets))
+        return octets
+
+    monkeypatch.setattr("leporid.amqp.values.marshal.dumps", noting)
+    term = finished(comparing(container))
+    asked = len(sizes)
+    found = hash(term)
+    assert len(sizes) == asked > 1000
+    assert max(sizes) < 10_000
+    assert found == hash(comparable([many] if deep else many))

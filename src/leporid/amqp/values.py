@@ -15,7 +15,7 @@ Clients choose the values, and Python hashes numbers without a secret: integers 
 """
 
 import marshal
-from collections.abc import Generator, Hashable, Mapping
+from collections.abc import Generator, Hashable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -80,18 +80,43 @@ TERMS_A_STEP: Final = 64
 _MARSHAL_VERSION: Final = 0
 
 
-class Compound(tuple[Hashable, ...]):
+class Compound(tuple[Hashable, ...]):  # noqa: SLOT001 - a tuple can have no slot for its hash
     """A term that has parts: a tuple whose hash nobody can foresee who does not know the process.
 
     Its parts are texts, octets, numbers and plain tuples of these, and no negative zero.
     """
 
-    __slots__ = ()
+    _hash: int | None = None
+
+    def hashing(self) -> Iterator[None]:
+        """Finds its hash, in steps."""
+        running = 0
+        for octets in _octets(self):
+            running = hash((running, octets))
+            yield
+        self._hash = running
 
     def __hash__(self) -> int:
         """That of its octets; equal for equal ones."""
-        parts: tuple[Any, ...] = tuple(self)
-        return hash(marshal.dumps(parts, _MARSHAL_VERSION))
+        if self._hash is None:
+            for _ in self.hashing():
+                pass
+        assert self._hash is not None
+        return self._hash
+
+
+def _octets(parts: tuple[Any, ...]) -> Iterator[bytes]:
+    """Yields octets that are the same for equal parts only, TERMS_A_STEP of them at most."""
+    for at in range(0, len(parts), TERMS_A_STEP):
+        flat: list[Any] = []
+        for part in parts[at : at + TERMS_A_STEP]:
+            if isinstance(part, tuple) and isinstance(part[-1], tuple):
+                yield marshal.dumps((*flat, part[:-1], len(part[-1])), _MARSHAL_VERSION)
+                yield from _octets(part[-1])
+                flat = []
+            else:
+                flat.append(part)
+        yield marshal.dumps(tuple(flat), _MARSHAL_VERSION)
 
 
 def type_name(value: Value) -> str:
@@ -107,7 +132,9 @@ def comparable(value: Value) -> Hashable:
 
 def comparing(container: LazyContainer) -> Generator[None, None, Hashable]:
     """Returns the term of an array or a table, in steps, each of TERMS_A_STEP parts."""
-    return Compound((yield from _compounding(container)))
+    found = Compound((yield from _compounding(container)))
+    yield from found.hashing()
+    return found
 
 
 def _compounding(container: LazyContainer) -> Generator[None, None, tuple[Hashable, ...]]:

@@ -17,10 +17,10 @@ from leporid.server.config import (
     Config,
     ConfigError,
     Interceptors,
-    default_data_dir,
     load,
 )
 from leporid.server.settings import Named, Section, about
+from leporid.server.sources import default_data_dir
 
 SECRET = b"0123456789abcdef"
 

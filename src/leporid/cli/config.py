@@ -63,18 +63,26 @@ def run(options: argparse.Namespace) -> int:
     """Do what was asked for, and return the exit code."""
     out = Output.of(options)
     if options.verb == "show":
-        return show(config_path(options.config, os.environ), os.environ, options.effective, out)
+        return show(config_places(options.config, os.environ), os.environ, options.effective, out)
     if options.verb == "check":
         return check(options.files, out)
     return import_rabbitmq(options.file, out)
 
 
-def config_path(given: Path | None, environment: Mapping[str, str]) -> Path | None:
-    """Return where the configuration is: what the command line says, else the environment."""
+def config_places(given: Path | None, environment: Mapping[str, str]) -> list[Path]:
+    """Return where the configuration is: what the command line says, else the environment.
+
+    The variable may name several places with colons between them, those that win last.
+    """
     from leporid.server.sources import CONFIG_VARIABLE
 
-    named = environment.get(CONFIG_VARIABLE)
-    return given or (Path(named) if named else None)
+    if given is not None:
+        return [given]
+    named = environment.get(CONFIG_VARIABLE, "")
+    whole = Path(named)
+    # A colon may be part of a name.
+    names = [named] if whole.exists() else named.split(os.pathsep)
+    return [Path(name) for name in names if name]
 
 
 def tell(error: ConfigError) -> None:
@@ -83,11 +91,11 @@ def tell(error: ConfigError) -> None:
         print(f"leporid: {each.message}", file=sys.stderr)
 
 
-def show(path: Path | None, environment: Mapping[str, str], effective: bool, out: Output) -> int:
+def show(path: Sequence[Path], environment: Mapping[str, str], effective: bool, out: Output) -> int:
     """Print the settings that are given; with `effective` all of them.
 
     Args:
-        path: of the configuration; None: there is no file.
+        path: of the configuration; empty: there is no file.
         environment: the process's.
         effective: whether defaults are printed, too.
         out: where they go.
@@ -121,6 +129,7 @@ def check(files: Sequence[Path], out: Output) -> int:
     """Print what is wrong in files."""
     from leporid.server.config import ConfigError, build, values_of
     from leporid.server.config_checks import doubts
+    from leporid.server.rabbitmq_files import is_rabbitmqs, remarks
     from leporid.server.sources import ConfigUnreadable, notes
     from leporid.server.tls import check_certificates
 
@@ -130,7 +139,7 @@ def check(files: Sequence[Path], out: Output) -> int:
         row: dict[str, Any] = {"file": str(file), "problems": [], "warnings": [], "notes": []}
         rows.append(row)
         try:
-            values = values_of(file, {}, {})
+            values = values_of(file, {}, {}, os.environ)
             config = build(values)
             check_certificates(config.tls, values)
             _check_definitions(config)
@@ -140,7 +149,8 @@ def check(files: Sequence[Path], out: Output) -> int:
             unreadable = isinstance(error, ConfigUnreadable)
             code = max(code, EXIT_WRONG_USE if unreadable else EXIT_WRONG)
         else:
-            row["warnings"], row["notes"] = list(doubts(config)), list(notes(file))
+            row["warnings"] = [*remarks(values), *doubts(config)]
+            row["notes"] = [] if is_rabbitmqs(file) else list(notes(file))
             for said in row["warnings"]:
                 print(f"leporid: {file}: warning: {said}", file=sys.stderr)
             if not out.as_json:
@@ -186,7 +196,7 @@ def import_rabbitmq(file: Path, out: Output) -> int:
         print(f"leporid: {file}: cannot be read: {reason}", file=sys.stderr)
         return EXIT_WRONG_USE
     try:
-        translated = translate(text, file.name)
+        translated = translate(text, file.name, os.environ)
     except ConfigError as error:
         tell(error)
         return EXIT_WRONG

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from leporid.cli.command import Parser, Plain, add_form
-from leporid.cli.config import config_path, tell
+from leporid.cli.config import config_places, tell
 from leporid.cli.output import Output
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
     given = {} if options.http_port is None else {"http_port": options.http_port}
     try:
-        config = build(values_of(config_path(options.config, os.environ), given, os.environ))
+        config = build(values_of(config_places(options.config, os.environ), given, os.environ))
     except ConfigError as error:
         tell(error)
         return EXIT_WRONG_USE

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from leporid.cli.command import Parser, Plain
-from leporid.cli.config import EXIT_WRONG_USE, config_path, tell
+from leporid.cli.config import EXIT_WRONG_USE, config_places, tell
 from leporid.server.config import Config, ConfigError, build, values_of
 from leporid.server.config_checks import doubts
 from leporid.server.garbage import without_collections
@@ -59,8 +59,8 @@ def fill(parser: Parser) -> None:
         "--config",
         type=Path,
         metavar="PATH",
-        help="TOML file with settings, or the directory of a leporid.toml (LEPORID_CONFIG); "
-        "docs/configuration.md lists them",
+        help="TOML file with settings, or the directory of a leporid.toml, or a rabbitmq.conf "
+        "(LEPORID_CONFIG); docs/configuration.md lists them",
     )
     most = parser.add_argument_group("settings")
     sections: dict[str, Any] = {}
@@ -138,11 +138,12 @@ def _list_of(check: Check[Any], keys: tuple[str, ...], texts: list[str]) -> list
 def run(options: argparse.Namespace) -> int:
     """Run a broker until it is told to end; return the exit code."""
     from leporid.server.rabbitmq_environment import ignored
+    from leporid.server.rabbitmq_files import remarks
 
     given = overrides_of(options)
 
     def values() -> Values:
-        return values_of(config_path(options.config, os.environ), given, os.environ)
+        return values_of(config_places(options.config, os.environ), given, os.environ)
 
     try:
         given_values = values()
@@ -160,7 +161,7 @@ def run(options: argparse.Namespace) -> int:
                 "LEPORID_USERS__NAME__PASSWORD does",
                 name,
             )
-    for said in doubts(config):
+    for said in (*remarks(given_values), *doubts(config)):
         logger.warning("%s", said)
 
     with without_collections():

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -39,6 +39,7 @@ from leporid.server.filter_class_settings import FilterServer, filter_classes, f
 from leporid.server.oauth_settings import Auth, AuthHttp, OAuth2, check_auth
 from leporid.server.policy_settings import ConfiguredPolicy, policy_tables
 from leporid.server.proxy_protocol import ProxyProtocol
+from leporid.server.rabbitmq_files import from_places
 from leporid.server.settings import (
     Choice,
     ConfigError,
@@ -57,7 +58,13 @@ from leporid.server.settings import (
     size,
     whole,
 )
-from leporid.server.sources import COMMAND_LINE, DEFAULT, Values, from_environment, from_files
+from leporid.server.sources import (
+    COMMAND_LINE,
+    DEFAULT,
+    Values,
+    default_data_dir,
+    from_environment,
+)
 from leporid.server.tls import Tls, check_tls
 
 __all__ = [
@@ -591,22 +598,25 @@ def load(
 
 
 def values_of(
-    path: Path | None, overrides: Mapping[str, Any], environment: Mapping[str, str]
+    path: Path | Sequence[Path] | None,
+    overrides: Mapping[str, Any],
+    environment: Mapping[str, str],
+    variables: Mapping[str, str] | None = None,
 ) -> Values:
     """Read all that is said of settings, and where.
 
     Args:
-        path: the TOML file or the directory with it, None for the defaults.
+        path: files and the directories of files, those that win last; None for the defaults.
         overrides: settings from the command line; they win and are checked the same way.
         environment: the process's environment.
+        variables: what `$(NAME)` in files of RabbitMQ's means; None: the environment.
 
     Raises:
         ConfigError: a file cannot be read, or a variable is no setting.
     """
     values = Values()
     values.set(["data_dir"], str(default_data_dir(environment)), DEFAULT)
-    values.add(from_files(path))
-    rabbitmq_environment.add_default_user(values, environment)
+    values.add(from_places(path, environment, environment if variables is None else variables))
     values.add(from_environment(Config, environment))
     values.add(Values(dict(overrides), dict.fromkeys(overrides, COMMAND_LINE)))
     rabbitmq_environment.add_default_vhost(values, environment)
@@ -633,15 +643,6 @@ def build(values: Values) -> Config:
     except ConfigError as error:
         raise values.located(error) from None
     return config
-
-
-def default_data_dir(environment: Mapping[str, str]) -> Path:
-    """Return `leporid` in the user's state directory (XDG base directories, 0.8)."""
-    state = environment.get("XDG_STATE_HOME", "")
-    # The specification wants relative paths ignored.
-    if state.startswith("/"):
-        return Path(state) / "leporid"
-    return Path.home() / ".local" / "state" / "leporid"
 
 
 def configured_users(config: Config) -> tuple[ConfiguredUser, ...]:

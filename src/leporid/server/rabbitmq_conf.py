@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from leporid.server.config import CHANNEL_MAX_MOST, build
 from leporid.server.oauth_settings import HTTP, INTERNAL_HTTP, RIGHT_PATHS
-from leporid.server.settings import ConfigError, join, leaves, nearest, to_toml
+from leporid.server.settings import ConfigError, Problem, join, leaves, nearest, to_toml
 from leporid.server.sources import Values
 
 ERLANG: Final = (
@@ -28,6 +29,7 @@ ERLANG: Final = (
 _UNITS: Final = {"": "", "K": " KiB", "M": " MiB", "G": " GiB", "T": " TiB"}
 _SIZE: Final = re.compile(r"(\d+)(?:([kKmMgGtT])(i?[bB])?)?")
 _LINE: Final = re.compile(r"\s*([^\s=#][^\s=]*)\s*=\s*(.*?)\s*")
+_REFERENCE: Final = re.compile(r"\$\(([^)]*)\)")
 _LEVELS: Final = {
     "debug": "debug",
     "info": "info",
@@ -49,23 +51,46 @@ CLIENT_KEYS: Final = (
     "ssl_options.verify",
     "ssl_options.fail_if_no_peer_cert",
 )
+LISTENS: Final = (
+    "RabbitMQ listens on all addresses, Leporid on this machine's own unless it is "
+    f'told: bind = "{EVERY_ADDRESS}"'
+)
 USER_KEYS: Final = ("default_user", "default_pass", "default_vhost")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a file says of one key.
+
+    Attributes:
+        value: without quotes.
+        at: where that stands.
+        earlier: where the same file said it before.
+    """
+
+    value: str = field(repr=False)
+    at: str
+    earlier: tuple[str, ...] = ()
 
 
 class _NotKept(Exception):
     """A line means nothing here; the reason."""
 
 
+class _Wrong(_NotKept):
+    """RabbitMQ would refuse the value of a line, too."""
+
+
 def _number(value: str) -> int:
     if not re.fullmatch(r"\d{1,18}", value, re.ASCII):
-        raise _NotKept("is not a whole number")
+        raise _Wrong("is not a whole number")
     return int(value)
 
 
 def _size(value: str) -> int | str:
     match = _SIZE.fullmatch(value)
     if match is None:
-        raise _NotKept("is not a size")
+        raise _Wrong("is not a size")
     number, unit, byte = match[1], (match[2] or "").upper(), match[3] or ""
     if not unit:
         return int(number)
@@ -77,7 +102,7 @@ def _share(value: str) -> float:
     try:
         share = float(value)
     except ValueError:
-        raise _NotKept("is not a number") from None
+        raise _Wrong("is not a number") from None
     return min(share, 1.0)
 
 
@@ -92,9 +117,15 @@ def _connections(value: str) -> int:
     return _number(value)
 
 
+def _seconds(value: str) -> int:
+    if value == "infinity":
+        raise _NotKept("a handshake always has an end here")
+    return math.ceil(_number(value) / 1000)
+
+
 def _level(value: str) -> str:
     if value not in _LEVELS:
-        raise _NotKept(f"is not a level{nearest(value, _LEVELS)}")
+        raise _Wrong(f"is not a level{nearest(value, _LEVELS)}")
     return _LEVELS[value]
 
 
@@ -121,10 +152,7 @@ _KEPT: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "channel_max": ("channel_max", _unlimited(CHANNEL_MAX_MOST)),
     "connection_max": ("limits.connections_max", _connections),
     "max_message_size": ("limits.message_bytes_max", _number),
-    "handshake_timeout": (
-        "limits.handshake_seconds",
-        lambda value: math.ceil(_number(value) / 1000),
-    ),
+    "handshake_timeout": ("limits.handshake_seconds", _seconds),
     "consumer_timeout": (
         "consumer_timeout_ms",
         lambda value: 0 if value == "undefined" else _number(value),
@@ -294,6 +322,8 @@ class _Translation:
         self.name = name
         self.values = Values()
         self.comments: list[str] = []
+        # Values that are none of their keys.
+        self.wrong: list[str] = []
         self._user: dict[str, tuple[str, str]] = {}
         self._listeners: list[tuple[str, str, str]] = []
         self._tls_listeners: list[tuple[str, str]] = []
@@ -305,9 +335,8 @@ class _Translation:
         # Where it says that a server decides about rights, too.
         self._asked_rights_at = ""
 
-    def take(self, number: int, key: str, value: str) -> None:
-        """Take one line."""
-        at = f"{self.name}:{number} {key}"
+    def take(self, key: str, value: str, at: str) -> None:
+        """Take one line, which stands somewhere."""
         try:
             if key in USER_KEYS or key.startswith(("default_permissions.", "default_user_tags.")):
                 self._user[key] = (value, at)
@@ -331,6 +360,8 @@ class _Translation:
                 self.values.set(ours.split("."), convert(value), at)
             else:
                 raise _NotKept(_reason(key))
+        except _Wrong as reason:
+            self.wrong.append(f"{at}: {reason}")
         except _NotKept as reason:
             self.comments.append(f"{at}: {reason}")
 
@@ -428,7 +459,10 @@ class _Translation:
             "password": said("default_pass", "guest"),
             "tags": tags or ["administrator"],
             "permissions": {vhost: rights},
-            "loopback_only": self._loopback.pop(name, name == "guest"),
+            # Everybody knows the password that nobody chose.
+            "loopback_only": self._loopback.pop(
+                name, name == "guest" or "default_pass" not in self._user
+            ),
         }
         self.values.set(["users", name], user, at)
         if vhost != "/":
@@ -451,11 +485,6 @@ class _Translation:
             bound = addresses if len(addresses) > 1 else host
             self.values.set(["bind"], bound, at)
             self.values.set(["amqp_port"], int(port) if port.isdigit() else port, at)
-        if not self._listeners:
-            self.comments.append(
-                f"RabbitMQ listens on all addresses, Leporid on this machine's own unless it is "
-                f'told: bind = "{EVERY_ADDRESS}"'
-            )
 
     def _finish_tls_listeners(self) -> None:
         first = ""
@@ -494,19 +523,19 @@ def _address(value: str) -> tuple[str, str]:
     return host.removeprefix("[").removesuffix("]"), port
 
 
-def translate(text: str, name: str) -> str:
-    """Return a file of RabbitMQ's as TOML of ours.
+def lines_of(text: str, name: str) -> dict[str, Line]:
+    """Read a file of RabbitMQ's: its keys, in their order.
 
     Args:
         text: of the file.
-        name: of the file, for comments.
+        name: of the file, for messages.
 
     Raises:
         ConfigError: it is of the other form, or a line is of none.
     """
     if re.match(r"(?:\s|%[^\n]*\n)*\[", text) or name.endswith(".config"):
         raise ConfigError(f"{name} {ERLANG}")
-    translation = _Translation(name)
+    found: dict[str, Line] = {}
     for number, line in enumerate(re.split("\r?\n", text), 1):
         bare = _without_comment(line)
         if not bare.strip():
@@ -517,8 +546,79 @@ def translate(text: str, name: str) -> str:
         value = match[2]
         if len(value) > 1 and value[0] == value[-1] == "'":
             value = value[1:-1]
-        translation.take(number, match[1], value)
-    translation.finish()
+        at = f"{name}:{number} {match[1]}"
+        before = found.get(match[1])
+        found[match[1]] = Line(value, at, (*before.earlier, before.at) if before else ())
+    return found
+
+
+def interpolated(lines: Mapping[str, Line], variables: Mapping[str, str]) -> dict[str, Line]:
+    """Put values in place of `$(NAME)`: those of other keys, else those of the environment.
+
+    Raises:
+        ConfigError: nothing has that name, or names lead in a circle.
+    """
+
+    def whole(line: Line, inside: tuple[str, ...]) -> str:
+        def of(match: re.Match[str]) -> str:
+            name = match[1].strip()
+            if name in inside:
+                raise ConfigError(f"{line.at}: $({_one_line(name)}) leads back to itself")
+            if name in lines:
+                return whole(lines[name], (*inside, name))
+            if name in variables:
+                return variables[name]
+            named = _one_line(name)
+            raise ConfigError(f"{line.at}: $({named}) is neither a key nor a variable that is set")
+
+        return _REFERENCE.sub(of, line.value)
+
+    return {key: replace(line, value=whole(line, (key,))) for key, line in lines.items()}
+
+
+def values_of_lines(lines: Mapping[str, Line], name: str) -> Values:
+    """Return what lines mean as settings of ours; what means nothing here is in the remarks.
+
+    Raises:
+        ConfigError: a value is none of its key's; not all such values are found here.
+    """
+    translation = _translation(lines, name)
+    if translation.wrong:
+        raise ConfigError.of(Problem("", _one_line(each)) for each in translation.wrong)
+    values = translation.values
+    values.remarks += map(_one_line, translation.comments)
+    return values
+
+
+def _translation(lines: Mapping[str, Line], name: str) -> _Translation:
+    made = _Translation(name)
+    for key, line in lines.items():
+        made.take(key, line.value, line.at)
+    made.finish()
+    return made
+
+
+def translate(text: str, name: str, variables: Mapping[str, str] | None = None) -> str:
+    """Return a file of RabbitMQ's as TOML of ours.
+
+    Args:
+        text: of the file.
+        name: of the file, for comments.
+        variables: of the environment, for `$(NAME)`.
+
+    Raises:
+        ConfigError: it is of the other form, or a line is of none.
+    """
+    given = lines_of(text, name)
+    translation = _translation(interpolated(given, variables or {}), name)
+    translation.comments += translation.wrong
+    translation.comments += (
+        f"{earlier}: is said again below, which wins"
+        for line in given.values()
+        for earlier in line.earlier
+    )
+    if "bind" not in translation.values.tables:
+        translation.comments.append(LISTENS)
     translation.check()
     lines = [f"# From {name}.\n"]
     for key, value in leaves(translation.values.tables):

@@ -34,7 +34,7 @@ def add_default_user(values: Values, environment: Mapping[str, str]) -> None:
     Raises:
         ConfigError: a variable's file cannot be read.
     """
-    user, password, vhost = (_read(name, environment) for name in KNOWN)
+    user, password, vhost = (value_of(name, environment) for name in KNOWN)
     if user is None and password is None and (vhost is None or "users" in values.tables):
         return
     name = user or DEFAULT_USER
@@ -58,7 +58,7 @@ def add_default_vhost(values: Values, environment: Mapping[str, str]) -> None:
     Raises:
         ConfigError: its file cannot be read.
     """
-    vhost = _read(VHOST, environment)
+    vhost = value_of(VHOST, environment)
     there = values.tables.get("vhosts", [])
     if vhost is not None and isinstance(there, list) and vhost not in there:
         values.set(["vhosts"], [*there, vhost], VHOST)
@@ -70,7 +70,12 @@ def ignored(environment: Mapping[str, str]) -> list[str]:
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
 
 
-def _read(name: str, environment: Mapping[str, str]) -> str | None:
+def value_of(name: str, environment: Mapping[str, str]) -> str | None:
+    """Return the value of a variable that may be in a file; None if there is none.
+
+    Raises:
+        ConfigError: it is in both, or the file cannot be read.
+    """
     text, file = environment.get(name), environment.get(name + SECRET_FILE)
     if text and file:
         raise ConfigError(f"{name} and {name}{SECRET_FILE} say the same setting")

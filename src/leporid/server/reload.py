@@ -24,6 +24,7 @@ from leporid.server.listener import Listener
 from leporid.server.login_backends import LoginBackends
 from leporid.server.notify import ServiceManager
 from leporid.server.policy_settings import by_vhost
+from leporid.server.rabbitmq_files import remarks
 from leporid.server.settings import ConfigError, settings_of, value_at
 from leporid.server.sources import Values
 from leporid.server.tls import check_certificates
@@ -194,11 +195,13 @@ class LoadedConfig:
         whence: says where the value of a setting comes from, by its key: file and line, variable,
             command line or default.
         files: what of it was read from files.
+        remarks: what in them has no effect, one line each.
     """
 
     config: Config
     whence: Callable[[str], str]
     files: Sequence[Path] = ()
+    remarks: Sequence[str] = ()
 
     @classmethod
     def of(cls, values: Values) -> Self:
@@ -209,7 +212,7 @@ class LoadedConfig:
         """
         config = build(values)
         check_certificates(config.tls, values)
-        return cls(config, values.whence, values.files)
+        return cls(config, values.whence, values.files, remarks(values))
 
     def named(self, keys: list[str]) -> str:
         """Name settings, each with where it comes from."""
@@ -276,6 +279,8 @@ class Reload:
     def _take(self, found: LoadedConfig) -> None:
         """Have the new configuration where that is possible."""
         new = found.config
+        for remark in found.remarks:
+            logger.warning("%s", remark)
         changed = differing(self.config, new)
         live = [key for key in changed if key in LIVE]
         waiting = [key for key in changed if key not in LIVE]

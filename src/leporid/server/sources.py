@@ -94,11 +94,13 @@ class Values:
         origins: by key, as messages write it. A key that is not there has the origin of the
             longest one that it begins with.
         files: that were read, those that win last.
+        remarks: what was said and means nothing here, one line each, without secrets.
     """
 
     tables: dict[str, Any] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     files: list[Path] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     def origin(self, key: str) -> str:
         """Return where a value came from; "" if nobody said it, or something in it."""
@@ -122,6 +124,7 @@ class Values:
     def add(self, other: Values) -> None:
         """Merge what wins over these."""
         self.files += other.files
+        self.remarks += other.remarks
         self._merge(self.tables, other.tables, other, "")
 
     def set(self, keys: list[str], value: Any, origin: str) -> None:
@@ -216,18 +219,27 @@ def notes(path: Path) -> Iterator[str]:
         yield f"{folder}: there is nothing in it: no file *.toml"
 
 
+def text_of(file: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigUnreadable(f"{file}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ConfigUnreadable(f"{file}: is not UTF-8 text") from None
+
+
 def read_file(file: Path) -> Values:
     """Read one file.
 
     Raises:
         ConfigError: it cannot be read, or is not TOML.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigUnreadable(f"{file}: cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise ConfigUnreadable(f"{file}: is not UTF-8 text") from None
+    text = text_of(file)
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -336,6 +348,15 @@ def from_environment(into: type[Any], environment: Mapping[str, str]) -> Values:
     if problems:
         raise ConfigError.of(problems)
     return values
+
+
+def default_data_dir(environment: Mapping[str, str]) -> Path:
+    """Return `leporid` in the user's state directory (XDG base directories, 0.8)."""
+    state = environment.get("XDG_STATE_HOME", "")
+    # The specification wants relative paths ignored.
+    if state.startswith("/"):
+        return Path(state) / "leporid"
+    return Path.home() / ".local" / "state" / "leporid"
 
 
 def is_other(variable: str) -> bool:

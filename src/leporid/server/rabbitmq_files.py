@@ -1,0 +1,147 @@
+"""The files of a configuration, where some of them may be RabbitMQ's.
+
+Responsible for which files of RabbitMQ's there are, in its order, and for what they say together
+with the variables of its image. What a line means is known to `rabbitmq_conf` alone. Invariant: no
+value of a line is in a message, as passwords are among them.
+
+RabbitMQ's are a file `*.conf`, or a directory that is called `rabbitmq`, as /etc/rabbitmq is. In
+the latter, RABBITMQ_CONFIG_FILE names another file in place of `rabbitmq.conf`. Beside either there
+may be a `conf.d`, whose files `*.conf` win in the order of their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from leporid.server import rabbitmq_environment
+from leporid.server.rabbitmq_plugins import missing
+from leporid.server.sources import DEFAULT, FOLDER_NAME, Values, from_files, text_of
+
+SUFFIX: Final = ".conf"
+FOLDER: Final = "rabbitmq"
+FILE: Final = "rabbitmq.conf"
+VARIABLE: Final = "RABBITMQ_CONFIG_FILE"
+ERLANG: Final = ("advanced.config", "rabbitmq.config")
+PLUGINS: Final = "enabled_plugins"
+
+USER_VARIABLES: Final = {
+    "default_user": rabbitmq_environment.USER,
+    "default_pass": rabbitmq_environment.PASSWORD,
+    "default_vhost": rabbitmq_environment.VHOST,
+}
+
+
+def from_places(
+    places: Path | Sequence[Path] | None,
+    environment: Mapping[str, str],
+    variables: Mapping[str, str],
+) -> Values:
+    """Read and merge the files of a configuration, and the default user of RabbitMQ's image.
+
+    Args:
+        places: files and directories, those that win last.
+        environment: the process's, for RabbitMQ's variables.
+        variables: of the environment, for `$(NAME)`.
+
+    Raises:
+        ConfigError: a file cannot be read, or is none of its form.
+    """
+    values, has_user = Values(), False
+    for place in [places] if isinstance(places, Path) else places or ():
+        if is_rabbitmqs(place):
+            read, said_user = _read(place, environment, variables)
+            values.add(read)
+            has_user |= said_user
+        if place.suffix != SUFFIX:
+            values.add(from_files(place))
+    if not has_user:
+        rabbitmq_environment.add_default_user(values, environment)
+    return values
+
+
+def is_rabbitmqs(place: Path) -> bool:
+    """Say whether there may be files of RabbitMQ's at a place."""
+    return place.suffix == SUFFIX or (place.name == FOLDER and place.is_dir())
+
+
+def files(place: Path, environment: Mapping[str, str]) -> list[Path]:
+    """Return the files of RabbitMQ's at a place, those that win last."""
+    main, folder = place, place.parent
+    if place.suffix != SUFFIX:
+        folder = place
+        main = _main(place / FILE, environment.get(VARIABLE, ""))
+    found = [main] if main.suffix == SUFFIX and (main.exists() or main == place) else []
+    parts = (each for each in _listed(folder / FOLDER_NAME) if each.suffix == SUFFIX)
+    return [*found, *sorted(each for each in parts if not each.name.startswith("."))]
+
+
+def _main(default: Path, named: str) -> Path:
+    """Return the file that a variable names, which may leave its ending out."""
+    if not named:
+        return default
+    if named.endswith((SUFFIX, ".config")):
+        return Path(named)
+    forms = [Path(named + ending) for ending in (SUFFIX, ".config")]
+    return next((form for form in forms if form.exists()), forms[0])
+
+
+def _listed(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _read(
+    place: Path, environment: Mapping[str, str], variables: Mapping[str, str]
+) -> tuple[Values, bool]:
+    """Return what the files at a place say, and whether they have the default user."""
+    from leporid.server.rabbitmq_conf import Line, interpolated, lines_of, values_of_lines
+
+    lines: dict[str, Line] = {}
+    found = files(place, environment)
+    remarks: list[str] = []
+    for file in found:
+        for key, line in lines_of(text_of(file), str(file)).items():
+            # The last of them counts, and of keys that mean the same the one that is last.
+            if not key.startswith("auth_backends."):
+                lines.pop(key, None)
+            lines[key] = replace(line, earlier=())
+            remarks += [f"{each}: is said again below, which wins" for each in line.earlier]
+    has_user = any(key.startswith("default_") for key in lines)
+    if has_user:
+        lines |= {
+            key: Line(value, variable)
+            for key, variable in USER_VARIABLES.items()
+            if (value := rabbitmq_environment.value_of(variable, environment)) is not None
+        }
+    values = values_of_lines(interpolated(lines, variables), str(found[0]) if found else FILE)
+    values.remarks += [*remarks, *_passed_over(place, environment)]
+    values.files = [file.absolute() for file in found]
+    return values, has_user
+
+
+def _passed_over(place: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """Go through what RabbitMQ reads at a place and nobody does here."""
+    if place.suffix == SUFFIX:
+        return
+    named = environment.get(VARIABLE, "")
+    main = _main(place / FILE, named)
+    if named and not (main.exists() and main.suffix == SUFFIX):
+        why = "holds Erlang terms, which are not read" if main.exists() else "there is no such file"
+        yield f"{VARIABLE}: {main}: {why}"
+    for name in ERLANG:
+        if (place / name).exists() and place / name != main:
+            yield f"{place / name}: holds Erlang terms, which are not read"
+    if (place / PLUGINS).is_file():
+        for plugin in missing(text_of(place / PLUGINS)):
+            yield f"{place / PLUGINS}: {plugin}: there is no such plugin here"
+
+
+def remarks(values: Values) -> list[str]:
+    """Return what of a configuration has no effect, one line each."""
+    if not any(file.suffix == SUFFIX for file in values.files) or values.whence("bind") != DEFAULT:
+        return values.remarks
+    from leporid.server.rabbitmq_conf import LISTENS
+
+    return [*values.remarks, LISTENS]

@@ -9,11 +9,6 @@ if [ "${LEPORID_DATA_DIR:-}" = /var/lib/leporid ] && mountpoint -q "$data"; then
   # Beside what RabbitMQ has there, which is neither read nor changed.
   export LEPORID_DATA_DIR="$data/leporid"
 fi
-config="${RABBITMQ_CONFIG_FILE:-/etc/rabbitmq/rabbitmq.conf}"
-if [ -e "$config" ] && [ ! -e "${LEPORID_CONFIG:-/etc/leporid}/leporid.toml" ]; then
-  echo "docker-entrypoint.sh: $config is not read; 'leporid config import $config' translates it" \
-    "for /etc/leporid/leporid.toml" >&2
-fi
 
 case "${1:--}" in
   -)

@@ -167,6 +167,14 @@ rabbitmqctl authenticate_user till x -> users authenticate till --checked-passwo
 rabbitmqadmin publish routing_key=k payload=m -> publish  k --message=m --transient --vhost /
 rabbitmqadmin publish exchange=e routing_key=k -> publish e k --whole --transient --vhost /
 rabbitmq-diagnostics -q check_local_alarms -> status --quiet
+rabbitmq-diagnostics -q ping -> ping
+rabbitmq-diagnostics check_running -t 10 -> ping --seconds 10
+rabbitmq-diagnostics -l --timeout infinity check_virtual_hosts -> ping
+rabbitmq-diagnostics check_port_connectivity -> ping --all-ports
+rabbitmq-diagnostics check_port_listener 5672 -> ping --port=5672
+rabbitmqctl await_startup -> ping --wait 300
+rabbitmqctl wait --timeout 60 /var/lib/x.pid -> ping --wait 60
+rabbitmqctl wait -t infinity -> ping --wait infinity
 rabbitmqadmin -V s list queues name -> queues list --columns name --vhost s
 rabbitmqadmin -H h list users -> users list --url http://guest:guest@h:15672
 rabbitmqadmin list users -s -u a@b -p p/w -> users list --url https://a%40b:p%2Fw@localhost:15671
@@ -200,7 +208,8 @@ def test_properties_of_a_message_are_those_of_rabbitmqadmin():
         ("rabbitmqctl -q", "rabbitmqctl takes a command"),
         ("rabbitmqctl list_queue", "rabbitmqctl has no 'list_queue' here; did you mean \"list_q"),
         ("rabbitmqctl stop_app", "rabbitmqctl has no 'stop_app' here: end the process"),
-        ("rabbitmqctl eval x", "has no 'eval' here; docs/command-line.md"),
+        ("rabbitmqctl eval x", "has no 'eval' here: there is no Erlang"),
+        ("rabbitmqctl hipe_compile x", "has no 'hipe_compile' here; docs/command-line.md"),
         ("rabbitmqadmin publish payload=x", "routing_key=… is missing"),
         ("rabbitmqadmin publish routing_key=x properties=1", "properties is a JSON object"),
         ("rabbitmqadmin publish routing_key=x payload_encoding=base64", "leporid publish --file"),

@@ -16,6 +16,9 @@ FILES = (DOCKER / "Dockerfile", DOCKER / "compose.yaml", PACKAGING / "kubernetes
 # `NAME=value` of a Dockerfile, `NAME: value` and `name: NAME`, `value: value` of YAML.
 VARIABLE = re.compile(r"\b((?:LEPORID|RABBITMQ)_[A-Z_]+)(?:=|: +|\n +value: )(\S+)", re.MULTILINE)
 
+TOOLS = {"rabbitmqctl", "rabbitmq-diagnostics", "rabbitmq-plugins", "rabbitmqadmin"}
+TOOLS |= {"rabbitmq-server"}
+
 
 def run(
     script: str, *words: str, path: Path, **environment: str
@@ -67,32 +70,6 @@ def test_a_volume_at_the_place_of_rabbitmq_has_the_data(
     assert (done.returncode, done.stdout, done.stderr) == (0, used + "\n", "")
 
 
-def test_a_configuration_of_rabbitmq_is_said_not_to_be_read(tmp_path: Path):
-    config = tmp_path / "rabbitmq.conf"
-    given = {"RABBITMQ_CONFIG_FILE": str(config), "LEPORID_CONFIG": str(tmp_path)}
-    assert run("docker-entrypoint.sh", path=tmp_path, **given).stderr == ""
-    config.write_text("heartbeat = 20\n")
-    done = run("docker-entrypoint.sh", path=tmp_path, **given)
-    assert f"{config} is not read; 'leporid config import {config}' translates it" in done.stderr
-    assert (done.returncode, done.stdout) == (0, "leporid serve\n")
-    (tmp_path / "leporid.toml").write_text("heartbeat = 20\n")
-    assert run("docker-entrypoint.sh", path=tmp_path, **given).stderr == ""
-
-
-@pytest.mark.parametrize(
-    "words", [("-q", "ping"), ("ping",), ("--quiet", "check_running"), ("check_port_connectivity",)]
-)
-def test_health_checks_of_rabbitmq(words: tuple[str, ...], tmp_path: Path):
-    done = run("rabbitmq-diagnostics", *words, path=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "leporid ping\n")
-
-
-@pytest.mark.parametrize("words", [(), ("-q",), ("status",), ("-q", "memory_breakdown", "ping")])
-def test_other_diagnostics_are_refused(words: tuple[str, ...], tmp_path: Path):
-    done = run("rabbitmq-diagnostics", *words, path=tmp_path)
-    assert (done.returncode, done.stdout) == (64, "")
-
-
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_the_variables_in_the_files_are_settings(file: Path, tmp_path: Path):
     found = {
@@ -122,6 +99,17 @@ def test_the_ports_in_the_files_are_the_defaults():
         text = file.read_text()
         for port in (Config(data_dir=Path("/x")).amqp_port, Config(data_dir=Path("/x")).http_port):
             assert str(port) in text
+
+
+def test_the_image_has_the_tools_that_are_tested():
+    (line,) = [line for line in FILES[0].read_text().splitlines() if "RUN for name in" in line]
+    assert set(re.findall(r"rabbitmq[a-z-]+", line)) == TOOLS
+
+
+def test_the_configuration_of_the_image_is_that_of_both_directories():
+    text = FILES[0].read_text()
+    assert "LEPORID_CONFIG=/etc/rabbitmq:/etc/leporid " in text
+    assert "/etc/leporid/conf.d /etc/rabbitmq/conf.d" in text
 
 
 def test_the_configuration_in_the_kubernetes_manifest_can_be_used(tmp_path: Path):

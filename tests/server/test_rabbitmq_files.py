@@ -157,6 +157,26 @@ def test_variables_of_the_image_win_over_the_default_user_of_the_file(folder: Pa
     assert not user.may("write", "queue", "b", "/")
 
 
+@pytest.mark.parametrize("text", ["loopback_users.guest = false\n", "loopback_users = none\n"])
+def test_nobody_lets_guest_in_beside_the_user_of_a_variable(text: str, folder: Path):
+    (folder / "rabbitmq.conf").write_text(text)
+    assert not seeded_users(built(folder)[0])["guest"].loopback_only
+    given = {"RABBITMQ_DEFAULT_USER": "app", "RABBITMQ_DEFAULT_PASS": SECRET}
+    config, said = built(folder, **given)
+    assert seeded_users(config).keys() == {"app"}
+    assert any("concerns another user than the default one: guest" in line for line in said)
+
+
+def test_nobody_lets_guest_in_beside_definitions(folder: Path):
+    file = folder / "rabbitmq.conf"
+    file.write_text("loopback_users.guest = false\nload_definitions = /d.json\n")
+    config, said = built(folder)
+    assert config.users is None
+    assert f"{file}:1 loopback_users.guest: users are those of the definitions" in said
+    file.write_text("default_user = app\ndefault_pass = x\nload_definitions = /d.json\n")
+    assert seeded_users(built(folder)[0]).keys() == {"app"}
+
+
 def test_what_is_not_read_in_its_folder_is_said(folder: Path):
     (folder / "advanced.config").write_text("[].")
     (folder / "enabled_plugins").write_text("[rabbitmq_management,rabbitmq_shovel].")

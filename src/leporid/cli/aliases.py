@@ -30,6 +30,15 @@ IGNORE: Final = "--ignore-not-found"
 
 CONNECTION: Final = ("context", "url", "user", "password-file", "password-env", "ca-file")
 
+FLAGS: Final = (
+    ("--quiet", "-q"),
+    ("--silent", "-s"),
+    ("--longnames", "-l"),
+    ("--no-table-headers",),
+)
+"""What their tools take that changes nothing here."""
+INFINITY: Final = "infinity"
+
 Words = list[str]
 
 
@@ -520,21 +529,55 @@ ADMIN_ALIASES: Final[Mapping[str, Alias]] = {
 }
 
 STATUS: Final = Alias("", lambda given: [["status"]])
+ALARMS: Final = Alias("", lambda given: [["status", "--quiet"]])
+STARTUP_SECONDS: Final = "300"
+"""How long theirs waits for a node to start, unless it is told."""
+WITHOUT_CONNECTION: Final = ("config", "ping")
+
+
+def _ping(words: str = "", *options: str) -> Alias:
+    """Return an alias that asks the broker of this machine, as theirs asks its node."""
+
+    def means(given: Given) -> list[Words]:
+        seconds = given.options.get("timeout")
+        limit = ["--seconds", seconds] if seconds and seconds != INFINITY else []
+        return [["ping", *options, *(f"--port={word}" for word in given.words), *limit]]
+
+    return Alias(words, means)
+
+
+def _await(words: str) -> Alias:
+    def means(given: Given) -> list[Words]:
+        return [["ping", "--wait", given.options.get("timeout") or STARTUP_SECONDS]]
+
+    return Alias(words, means)
+
+
+_OF_THE_NODE: Final = {
+    "status": STATUS,
+    "ping": _ping(),
+    "await_startup": _await(""),
+    "wait": _await("[PIDFILE]"),
+    "node_health_check": Alias("", lambda given: [["ping"], ["status", "--quiet"]]),
+}
 
 TOOLS: Final[Mapping[str, Mapping[str, Alias]]] = {
     # By themselves, `status` and `publish` are the commands of ours.
-    CTL: {**CTL_ALIASES, "status": STATUS},
+    CTL: {**CTL_ALIASES, **_OF_THE_NODE},
     ADMIN: {**ADMIN_ALIASES, "publish": Alias("routing_key=KEY [FIELD=VALUE…]", _admin_publish)},
     DIAGNOSTICS: {
-        "status": STATUS,
-        "check_alarms": Alias("", lambda given: [["status", "--quiet"]]),
-        "check_local_alarms": Alias("", lambda given: [["status", "--quiet"]]),
+        **_OF_THE_NODE,
+        "check_alarms": ALARMS,
+        "check_local_alarms": ALARMS,
+        # Before all virtual hosts are there, nothing answers.
+        "check_running": _ping(),
+        "check_virtual_hosts": _ping(),
+        "check_port_connectivity": _ping("", "--all-ports"),
+        "check_port_listener": _ping("PORT"),
     },
 }
 
 INSTEAD: Final[Mapping[str, str]] = {
-    "ping": "leporid ping on the broker's machine, or leporid status",
-    "check_running": "leporid ping on the broker's machine, or leporid status",
     "cluster_status": "there is one node: leporid status",
     "report": "leporid status, leporid doctor",
     "stop": "end the process (SIGTERM, systemctl stop leporid)",
@@ -542,6 +585,10 @@ INSTEAD: Final[Mapping[str, str]] = {
     "shutdown": "end the process (SIGTERM, systemctl stop leporid)",
     "start_app": "leporid serve, or systemctl start leporid",
     "reset": "end the process, and remove its data directory",
+    "eval": "there is no Erlang",
+    "check_protocol_listener": "check_port_listener PORT",
+    "check_certificate_expiration": "leporid doctor",
+    "enable_feature_flag": "all are enabled",
     "set_log_level": "log_level in the configuration, then SIGHUP",
 }
 """What to do instead of words of RabbitMQ's tools that are not in the tables."""
@@ -558,7 +605,9 @@ def _parser(name: str, alias: Alias) -> Parser:
         "--formatter", "--format", "-f", choices=("table", "pretty_table", "tsv", "json")
     )
     made.add_argument("--node", "-n", help="passed over: there is one")
-    for unheard in (("--quiet", "-q"), ("--silent", "-s"), ("--no-table-headers",)):
+    made.add_argument("--timeout", "-t", metavar="SECONDS", help="to wait, where it waits")
+    made.add_argument("--erlang-cookie", help="passed over: there is no Erlang")
+    for unheard in FLAGS:
         made.add_argument(*unheard, action="store_true", help="passed over")
     for option in ("priority", "apply-to", "description", "tags", "default-queue-type"):
         made.add_argument(f"--{option}")
@@ -590,7 +639,7 @@ def find(arguments: Sequence[str]) -> tuple[str, Alias, Sequence[str]] | None:
 
 def _place_of_word(given: Sequence[str]) -> int:
     """Return where the first word stands that is neither an option nor the value of one."""
-    flags = ("--quiet", "-q", "--silent", "-s", "--no-table-headers")
+    flags = [name for names in FLAGS for name in names]
     place = 0
     while place < len(given) and given[place].startswith("-"):
         alone = given[place] in flags or "=" in given[place]
@@ -645,4 +694,4 @@ def translated(name: str, alias: Alias, rest: Sequence[str]) -> list[Words]:
     behind = [word for words in shared for word in words]
     found = alias.means(given)
     # What asks no broker has no such options.
-    return [words if words[0] == "config" else [*words, *behind] for words in found]
+    return [words if words[0] in WITHOUT_CONNECTION else [*words, *behind] for words in found]

@@ -158,14 +158,17 @@ def _is_watched() -> bool:
 
 def _other_tools(given: list[str]) -> int:
     """Run what a command of RabbitMQ's tools stands for; what is none is refused as usual."""
-    from leporid.cli import aliases
+    from leporid.cli import aliases, plugins
     from leporid.cli.outcomes import WrongUse, tell
     from leporid.server.settings import nearest
 
+    if given[0] == plugins.TOOL:
+        return plugins.run(given[1:])
     try:
         found = aliases.find(given)
         if found is None:
             known = [*COMMANDS, *aliases.CTL_ALIASES, *aliases.ADMIN_ALIASES, *aliases.TOOLS]
+            known.append(plugins.TOOL)
             near = nearest(given[0], known) or "; `leporid --help` lists them"
             parser().error(f"no command '{given[0]}'{near}")
         commands = aliases.translated(*found)

@@ -1,8 +1,8 @@
 """`leporid ping`: whether the broker of this configuration answers; for health checks.
 
-Composition only. Exit codes: 0 it answers, also if it says that something is wrong with it; 1 it
-does not; 2 asked for wrongly. Who has a broker restarted because of this should not do so while an
-alarm is on: it would come back with the same memory and the same disk.
+Composition only. Exit codes: 0 it answers, also if it says that something is wrong with it; 1 it,
+or a port that was named, does not; 2 asked for wrongly. Who has a broker restarted because of this
+should not do so while an alarm is on: it would come back with the same memory and the same disk.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import argparse
 import http.client
 import json
 import os
+import socket
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +28,8 @@ EXIT_OK: Final = 0
 EXIT_SILENT: Final = 1
 EXIT_WRONG_USE: Final = 2
 ANSWER_BYTES_MAX: Final = 64 * 1024
+PAUSE_SECONDS: Final = 0.2
+ERRORS: Final = (OSError, http.client.HTTPException, ValueError, LookupError, TypeError)
 
 # Who listens on all addresses listens on that of this machine.
 LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -37,6 +41,24 @@ def fill(parser: Parser) -> None:
         "--config", type=Path, metavar="PATH", help="as for `leporid serve` (LEPORID_CONFIG)"
     )
     parser.add_argument("--http-port", type=int, metavar="N", help="the port that was given")
+    parser.add_argument(
+        "--wait",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="go on asking until it answers, at most so long (infinity: for ever)",
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        action="append",
+        default=[],
+        metavar="N",
+        help="it listens on this port, too; may be repeated",
+    )
+    parser.add_argument(
+        "--all-ports", action="store_true", help="it listens on all ports of clients and of HTTP"
+    )
     parser.add_argument(
         "--seconds", type=float, default=5.0, metavar="N", help="to wait (%(default)s)"
     )
@@ -59,21 +81,59 @@ def run(options: argparse.Namespace) -> int:
         print("leporid: the broker has no port for HTTP (http_port, https_port)", file=sys.stderr)
         return EXIT_WRONG_USE
     connection, port = found
-    try:
-        connection.request("GET", "/health")
-        answer = json.loads(connection.getresponse().read(ANSWER_BYTES_MAX))
-        status, reasons = str(answer["status"]), [*map(str, answer.get("reasons", ()))]
-    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as error:
-        print(f"leporid: no answer from {host}, port {port}: {error}", file=sys.stderr)
-        return EXIT_SILENT
-    finally:
-        connection.close()
+    deadline = time.monotonic() + options.wait
+    while True:
+        try:
+            status, reasons = _asked(connection)
+            break
+        except ERRORS as error:
+            if time.monotonic() >= deadline:
+                print(f"leporid: no answer from {host}, port {port}: {error}", file=sys.stderr)
+                return EXIT_SILENT
+        finally:
+            connection.close()
+        time.sleep(PAUSE_SECONDS)
+    for number in _checked_ports(config, options):
+        if (why := _silent(config, number, options.seconds)) is not None:
+            print(f"leporid: no listener at {host}, port {number}: {why}", file=sys.stderr)
+            return EXIT_SILENT
     out = Output.of(options)
     if out.as_json:
         out.json({"status": status, "reasons": reasons})
     else:
         out.say(", ".join([status, *reasons]))
     return EXIT_OK
+
+
+def _asked(connection: http.client.HTTPConnection) -> tuple[str, list[str]]:
+    """Return what the broker says of itself, and why; raises one of ERRORS."""
+    connection.request("GET", "/health")
+    answer = json.loads(connection.getresponse().read(ANSWER_BYTES_MAX))
+    return str(answer["status"]), [*map(str, answer.get("reasons", ()))]
+
+
+def _checked_ports(config: Config, options: argparse.Namespace) -> list[int]:
+    """Return the ports of which somebody wants to know whether they take connections."""
+    ports: list[int] = list(options.port)
+    if options.all_ports:
+        tls = (config.amqps_port, config.https_port) if config.tls.certificate else ()
+        ports += [each for each in (config.amqp_port, config.http_port, *tls) if each > 0]
+    return ports
+
+
+def _silent(config: Config, port: int, seconds: float) -> str | None:
+    """Return why the broker takes no connection at a port; None: it does."""
+    ports = [config.amqp_port, config.amqps_port, config.http_port, config.https_port]
+    ports += [config.metrics_port, config.metrics_https_port]
+    # Where it may have any free port, nobody knows which.
+    if port not in ports and 0 not in ports:
+        return "it is none of the configuration"
+    host = LOOPBACK.get(config.bind[0], config.bind[0])
+    try:
+        with socket.create_connection((host, port), timeout=seconds):
+            return None
+    except (OSError, OverflowError) as error:
+        return str(error)
 
 
 def _connection(
@@ -98,5 +158,6 @@ COMMAND: Final = Plain(
     fill,
     run,
     "Ask the broker of this configuration, on this machine, for /health; over TLS if it has no "
-    "plain port for HTTP. Exit code 0: it answers, alarms or not; 1: it does not.",
+    "plain port for HTTP. Exit code 0: it answers, alarms or not; 1: it, or a port that was named, "
+    "does not.",
 )

@@ -138,12 +138,13 @@ def _list_of(check: Check[Any], keys: tuple[str, ...], texts: list[str]) -> list
 def run(options: argparse.Namespace) -> int:
     """Run a broker until it is told to end; return the exit code."""
     from leporid.server.rabbitmq_environment import ignored
-    from leporid.server.rabbitmq_files import remarks
+    from leporid.server.rabbitmq_files import remarks, variables_of
 
     given = overrides_of(options)
+    places = config_places(options.config, os.environ)
 
     def values() -> Values:
-        return values_of(config_places(options.config, os.environ), given, os.environ)
+        return values_of(places, given, os.environ)
 
     try:
         given_values = values()
@@ -152,7 +153,7 @@ def run(options: argparse.Namespace) -> int:
         tell(error)
         return EXIT_WRONG_USE
     set_up(config.log_level, config.log_format)
-    for name in ignored(os.environ):
+    for name in ignored(os.environ, variables_of(places)):
         logger.info("the variable %s means nothing here and is ignored", name)
     for name in OF_CLIENTS:
         if name in os.environ:

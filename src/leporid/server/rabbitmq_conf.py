@@ -394,7 +394,12 @@ class _Translation:
         self._finish_tls_listeners()
         self._finish_clients()
         self._finish_halves()
-        if self._user or self._loopback:
+        named = any(key in self._user for key in USER_KEYS[:2])
+        if self.values.tables.get("definitions", {}).get("import") and not named:
+            places = [at for _, at in self._user.values()]
+            places += [self._loopback_at] if self._loopback else []
+            self.comments += [f"{at}: users are those of the definitions" for at in places]
+        elif self._user or self._loopback:
             self._finish_user()
 
     def _finish_halves(self) -> None:

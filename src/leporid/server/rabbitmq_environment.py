@@ -11,7 +11,7 @@ there is no `guest`. Its rights are on the default virtual host only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from leporid.broker.access.access import DEFAULT_USER
@@ -64,9 +64,14 @@ def add_default_vhost(values: Values, environment: Mapping[str, str]) -> None:
         values.set(["vhosts"], [*there, vhost], VHOST)
 
 
-def ignored(environment: Mapping[str, str]) -> list[str]:
-    """Return the names of RabbitMQ's variables that are set and mean nothing here."""
-    known = {*KNOWN, *(name + SECRET_FILE for name in KNOWN)}
+def ignored(environment: Mapping[str, str], others: Collection[str] = ()) -> list[str]:
+    """Return the names of RabbitMQ's variables that are set and mean nothing here.
+
+    Args:
+        environment: the process's.
+        others: names that mean something where this configuration is.
+    """
+    known = {*KNOWN, *(name + SECRET_FILE for name in KNOWN), *others}
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
 
 

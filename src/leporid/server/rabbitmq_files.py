@@ -64,7 +64,16 @@ def from_places(
 
 def is_rabbitmqs(place: Path) -> bool:
     """Say whether there may be files of RabbitMQ's at a place."""
-    return place.suffix == SUFFIX or (place.name == FOLDER and place.is_dir())
+    return place.suffix == SUFFIX or _is_folder(place)
+
+
+def variables_of(places: Sequence[Path]) -> list[str]:
+    """Return the names of RabbitMQ's variables that mean something at these places."""
+    return [VARIABLE] if any(map(_is_folder, places)) else []
+
+
+def _is_folder(place: Path) -> bool:
+    return place.name == FOLDER and place.is_dir()
 
 
 def files(place: Path, environment: Mapping[str, str]) -> list[Path]:
@@ -108,7 +117,7 @@ def _read(
                 lines.pop(key, None)
             lines[key] = replace(line, earlier=())
             remarks += [f"{each}: is said again below, which wins" for each in line.earlier]
-    has_user = any(key.startswith("default_") for key in lines)
+    has_user = any(key.startswith(("default_", "loopback_users")) for key in lines)
     if has_user:
         lines |= {
             key: Line(value, variable)

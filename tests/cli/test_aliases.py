@@ -162,7 +162,7 @@ def test_what_is_no_command_is_refused(cli):
 AROUND = """
 rabbitmqctl -q -n rabbit@h -p s list_queues name -> queues list --columns name --vhost s
 rabbitmqctl --node=rabbit@h list_users -> users list
-rabbitmqctl status -> status
+rabbitmqctl status -> status --any
 rabbitmqctl authenticate_user till x -> users authenticate till --checked-password=x
 rabbitmqadmin publish routing_key=k payload=m -> publish  k --message=m --transient --vhost /
 rabbitmqadmin publish exchange=e routing_key=k -> publish e k --whole --transient --vhost /

@@ -1,9 +1,11 @@
 """`leporid ping`, as health checks run it."""
 
+import contextlib
 import http.server
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,17 @@ def test_a_configuration_with_a_mistake(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.slow
+def test_it_waits_for_a_broker(tmp_path: Path):
+    port = reserve_port()
+    broker = BrokerProcess(tmp_path / "data", options=["--http-port", str(port)])
+    with ThreadPoolExecutor(1) as pool, contextlib.closing(broker):
+        waits = pool.submit(main, ["ping", "--http-port", str(port), "--wait", "60", "-q"])
+        broker.start()
+        assert waits.result() == 0
+    assert main(["ping", "--http-port", str(port), "--wait", "0.3", "-q"]) == 1
+
+
+@pytest.mark.slow
 def test_a_broker_answers_alarm_or_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -62,15 +75,31 @@ def test_a_broker_answers_alarm_or_not(
         config.write_text(f'http_port = {broker.http_port}\nbind = "0.0.0.0"\n')
         monkeypatch.setenv("LEPORID_CONFIG", str(config))
         assert main(["ping"]) == 0
+        assert capsys.readouterr().out == "ok\n"
+        assert main(["ping", "-q", "--healthy", "--wait", "0"]) == 0
+        with config.open("a") as out:
+            out.write(f"amqp_port = {broker.amqp_port}\nmetrics_port = -1\n")
+        ports = ["--port", str(broker.amqp_port), "--port", str(broker.http_port)]
+        assert main(["ping", "-q", "--all-ports", *ports]) == 0
+        capsys.readouterr()
+        assert main(["ping", "-q", "--port", "1"]) == 1
+        assert "port 1: it is none of the configuration" in capsys.readouterr().err
+        closed = reserve_port()
+        config.write_text(f"http_port = {broker.http_port}\namqp_port = {closed}\n")
+        assert main(["ping", "-q"]) == 0
+        assert main(["ping", "-q", "--all-ports"]) == 1
+        assert f"no listener at 127.0.0.1, port {closed}: " in capsys.readouterr().err
+        config.write_text(f'http_port = {broker.http_port}\nbind = "0.0.0.0"\n')
     with BrokerProcess(tmp_path / "b", config='memory_watermark = "1 MiB"') as broker:
         assert main(["ping", "--http-port", str(broker.http_port)]) == 0
-        assert capsys.readouterr().out == "ok\nunavailable, memory alarm\n"
+        assert capsys.readouterr().out == "unavailable, memory alarm\n"
         assert main(["ping", "--http-port", str(broker.http_port), "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == {
             "status": "unavailable",
             "reasons": ["memory alarm"],
         }
         assert main(["ping", "--http-port", str(broker.http_port), "--quiet"]) == 0
+        assert main(["ping", "--http-port", str(broker.http_port), "-q", "--healthy"]) == 1
         assert capsys.readouterr().out == ""
 
 

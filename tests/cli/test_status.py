@@ -53,6 +53,9 @@ def test_an_alarm_ends_with_1(cli, tmp_path, monkeypatch):
         monkeypatch.setenv("LEPORID_URL", f"http://127.0.0.1:{broker.http_port}")
         cli("status", code=1)
         assert cli("status", "-q", code=1) == "alarms memory\n"
+        assert cli("status", "-q", "--any") == "alarms memory\n"
+        cli("rabbitmqctl", "status")
+        cli("rabbitmq-diagnostics", "check_local_alarms", code=1)
         assert cli.json("doctor", code=1)["findings"][0]["check"] == "alarms"
         # Who does not see the node is told as well.
         cli("users", "add", "ann", "--new-password", "x", "--tags", "management")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pika
@@ -159,10 +160,14 @@ def test_users_are_made_as_scripts_do(container: Container):
 
 
 def test_who_is_refused_is_told_who_asked(container: Container):
-    other = {"RABBITMQ_DEFAULT_PASS_FILE": "", "RABBITMQ_DEFAULT_PASS": "never"}
+    other: Any = {"RABBITMQ_DEFAULT_PASS_FILE": "", "RABBITMQ_DEFAULT_PASS": "never"}
     said = container.run("rabbitmqctl list_users", 4, **other)
     assert "rabbitmqctl: asked as 'app' of the configuration; LEPORID_USER and" in said
     assert "never" not in said
+    # It is healthy nevertheless.
+    assert container.run("rabbitmqctl status", **other).startswith("ok\n")
+    for command in ("rabbitmq-diagnostics -q check_local_alarms", "rabbitmqctl node_health_check"):
+        assert container.run(command, **other) == "ok\n"
 
 
 def test_guest_asks_where_nobody_is_configured(tmp_path: Path, container: Container):

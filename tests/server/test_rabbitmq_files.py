@@ -134,6 +134,15 @@ def test_a_wrong_value_of_a_secret_is_not_shown(folder: Path):
     assert SECRET not in "\n".join(said)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_relative_watermark_wins(order: int, folder: Path):
+    lines = ["vm_memory_high_watermark.relative = 0.5", "vm_memory_high_watermark.absolute = 2GB"]
+    (folder / "rabbitmq.conf").write_text("\n".join(lines[::order]))
+    config, said = built(folder)
+    assert config.memory_watermark == 0.5
+    assert any("absolute: vm_memory_high_watermark.relative wins" in line for line in said)
+
+
 def test_names_of_variables_and_keys_in_values(folder: Path):
     (folder / "rabbitmq.conf").write_text(
         "heartbeat = 30\ndefault_user = $(WHO)\ndefault_pass = a-$(heartbeat)-$(SECRET)\n"

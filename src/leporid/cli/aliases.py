@@ -513,7 +513,7 @@ def _json_object(name: str, text: str) -> dict[str, Any]:
 def _show(given: Given) -> list[Words]:
     if given.words != ["overview"]:
         raise WrongUse("show takes overview")
-    return [["status"]]
+    return [["status", "--any"]]
 
 
 ADMIN_ALIASES: Final[Mapping[str, Alias]] = {
@@ -528,7 +528,7 @@ ADMIN_ALIASES: Final[Mapping[str, Alias]] = {
     "import": _one("FILE", "definitions", "import", yes=True),
 }
 
-STATUS: Final = Alias("", lambda given: [["status"]])
+STATUS: Final = Alias("", lambda given: [["status", "--any"]])
 ALARMS: Final = Alias("", lambda given: [["status", "--quiet"]])
 STARTUP_SECONDS: Final = "300"
 """How long theirs waits for a node to start, unless it is told."""

@@ -28,6 +28,7 @@ EXIT_OK: Final = 0
 EXIT_SILENT: Final = 1
 EXIT_WRONG_USE: Final = 2
 ANSWER_BYTES_MAX: Final = 64 * 1024
+HEALTHY: Final = "ok"
 PAUSE_SECONDS: Final = 0.2
 ERRORS: Final = (OSError, http.client.HTTPException, ValueError, LookupError, TypeError)
 
@@ -47,6 +48,9 @@ def fill(parser: Parser) -> None:
         default=0.0,
         metavar="SECONDS",
         help="go on asking until it answers, at most so long (infinity: for ever)",
+    )
+    parser.add_argument(
+        "--healthy", action="store_true", help="nothing is wrong with it, such as an alarm, either"
     )
     parser.add_argument(
         "--port",
@@ -102,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
         out.json({"status": status, "reasons": reasons})
     else:
         out.say(", ".join([status, *reasons]))
-    return EXIT_OK
+    return EXIT_SILENT if options.healthy and status != HEALTHY else EXIT_OK
 
 
 def _asked(connection: http.client.HTTPConnection) -> tuple[str, list[str]]:
@@ -159,5 +163,5 @@ COMMAND: Final = Plain(
     run,
     "Ask the broker of this configuration, on this machine, for /health; over TLS if it has no "
     "plain port for HTTP. Exit code 0: it answers, alarms or not; 1: it, or a port that was named, "
-    "does not.",
+    "does not, or, with --healthy, something is wrong with it.",
 )

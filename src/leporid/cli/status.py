@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, Final
 
-from leporid.cli.command import Single, Verb
+from leporid.cli.command import Single, Verb, argument
 from leporid.cli.outcomes import FAILED, Failure, Forbidden
 from leporid.cli.session import Session
 from leporid.client.management import ManagementError, path_of
@@ -90,7 +90,7 @@ def _status(session: Session, options: argparse.Namespace) -> int | None:
         session.out.line("alarms " + ",".join(found["alarms"]) if found["alarms"] else "ok")
     else:
         session.out.facts(_page(found))
-    return FAILED if found["alarms"] else None
+    return FAILED if found["alarms"] and not options.any else None
 
 
 def _page(found: dict[str, Any]) -> dict[str, Any]:
@@ -153,6 +153,11 @@ COMMAND: Final = Single(
         "status",
         "say how the broker is",
         _status,
+        arguments=(
+            argument(
+                "--any", action="store_true", help="exit code 0 whether an alarm is on or not"
+            ),
+        ),
         about="Say how the broker is: version, alarms, memory, disk, listeners, objects, rates. "
         "Exit code 0: no alarm is on; 1: one is, or nobody answers.",
     )

@@ -598,6 +598,10 @@ def values_of_lines(lines: Mapping[str, Line], name: str) -> Values:
 def _translation(lines: Mapping[str, Line], name: str) -> _Translation:
     made = _Translation(name)
     for key, line in lines.items():
+        relative = key.removesuffix("absolute") + "relative"
+        if key.endswith(".absolute") and relative in _KEPT and relative in lines:
+            made.comments.append(f"{line.at}: {relative} wins")
+            continue
         made.take(key, line.value, line.at)
     made.finish()
     return made

@@ -6,9 +6,11 @@ from typing import Any
 
 import httpx
 from tests.management.clients import connected, consuming
-from tests.management.conftest import World
+from tests.management.conftest import SECRET, World
 
 from leporid.amqp.methods import BasicConsume, BasicQos
+from leporid.broker.access.access import User
+from leporid.broker.access.passwords import salted_sha256
 
 URL = "/api/consumers"
 CONNECTION = "10.0.0.1:7 -> 10.0.0.2:5672"
@@ -63,6 +65,18 @@ async def test_lists(world: World, client: httpx.AsyncClient):
     _, paged = await got(client, f"{URL}?page=2&page_size=2&sort=consumer_tag&sort_reverse=true")
     assert [each["consumer_tag"] for each in paged["items"]] == ["a"]
     assert (await got(client, f"{URL}/nowhere"))[0] == 404
+
+
+async def test_who_may_not_enter_the_virtual_host_sees_none(
+    world: World, client: httpx.AsyncClient
+):
+    consuming(world, 7, "q", "a")
+    password = salted_sha256("secret", SECRET)
+    world.broker.access.put_user(User("monitoring", password, frozenset({"monitoring"})))
+    for query in ("", "?queue=q"):
+        answer = await client.get(f"{URL}/%2F{query}", auth=("monitoring", "secret"))
+        assert (answer.status_code, answer.json()) == (200, [])
+    assert (await client.get(f"{URL}/none", auth=("monitoring", "secret"))).status_code == 404
 
 
 async def test_consumers_of_one_queue_have_pages(world: World, client: httpx.AsyncClient):

@@ -112,6 +112,13 @@ async def test_names_and_features(client: httpx.AsyncClient):
     assert "stream_queue" in {each["name"] for each in flags}
 
 
+async def test_features_are_enabled_already(client: httpx.AsyncClient):
+    assert (await client.put("/api/feature-flags/stream_queue/enable")).status_code == 204
+    answer = await client.put("/api/feature-flags/none/enable")
+    reason = "there is no such feature flag"
+    assert (answer.status_code, answer.json()) == (400, {"error": "bad_request", "reason": reason})
+
+
 @pytest.mark.parametrize(
     ("path", "reason"),
     [

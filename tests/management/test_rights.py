@@ -83,6 +83,7 @@ LET_IN: Final = {
         GET /api/health/checks/ready-to-serve-clients
         GET /api/health/checks/below-node-connection-limit
         GET /api/consumers
+        GET /api/consumers/{vhost}
         GET /api/bindings
         GET /api/health/checks/certificate-expiration/{within}/{unit}
         GET /api/health/checks/port-listener/{port}
@@ -108,7 +109,6 @@ LET_IN: Final = {
         GET /api/dead-letters/{vhost}
         GET /api/vhosts/{vhost}/connections
         GET /api/vhosts/{vhost}/channels
-        GET /api/consumers/{vhost}
         GET /api/exchanges/{vhost}
         GET /api/exchanges/{vhost}/{exchange}
         GET /api/exchanges/{vhost}/{exchange}/bindings/source

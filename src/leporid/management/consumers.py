@@ -15,10 +15,10 @@ from starlette.responses import Response
 from leporid.broker.connection.channel import ChannelState
 from leporid.broker.group.members import Member, Reading
 from leporid.management import amqp_json
-from leporid.management.authorization import vhosts_listed
+from leporid.management.authorization import manager, not_found
 from leporid.management.details import channel_details
 from leporid.management.paging import Lists, Table
-from leporid.management.paths import takes
+from leporid.management.paths import name_of, takes
 
 if TYPE_CHECKING:
     from leporid.broker.queue.queue import ConsumerState
@@ -39,8 +39,17 @@ class ConsumerRoutes:
 
     @takes(queue={"type": "string"})
     async def listing(self, request: Request) -> Response:
-        """GET /api/consumers, and /api/consumers/{vhost}: of one queue with `queue`."""
-        user, vhosts = await vhosts_listed(self._around, request)
+        """GET /api/consumers, and /api/consumers/{vhost}: of one queue with `queue`.
+
+        Who may not enter the virtual host is not refused, as in RabbitMQ, and sees none.
+        """
+        user = await manager(self._around, request)
+        vhosts = await self._around.entered_vhosts(user)
+        if "vhost" in request.path_params:
+            asked = self._around.broker.vhosts.get(name_of(request, "vhost"))
+            if asked is None:
+                raise not_found()
+            vhosts = [vhost for vhost in vhosts if vhost is asked]
         name = request.query_params.get("queue")
         if name:
             queues = [queue for vhost in vhosts if (queue := vhost.find_queue(name)) is not None]

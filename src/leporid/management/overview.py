@@ -17,6 +17,7 @@ from leporid.management.nodes import contexts, exchange_types, listeners
 from leporid.management.paging import columns_in
 from leporid.management.paths import name_of
 from leporid.management.rates import CHURN, MESSAGES, RINGS, TOTALS
+from leporid.management.refusals import bad_request
 from leporid.management.sample_routes import ages_in
 
 if TYPE_CHECKING:
@@ -121,10 +122,10 @@ class OverviewRoutes:
         )
 
     async def enable(self, request: Request) -> Response:
-        """PUT /api/feature-flags/{name}/enable: 204, as all of them are on; 404 without it."""
+        """PUT /api/feature-flags/{name}/enable: 204, as all of them are on; 400 without it."""
         await administrator(self._around, request)
         if name_of(request, "name") not in FEATURE_FLAGS:
-            raise not_found()
+            raise bad_request("there is no such feature flag")
         return Response(status_code=204)
 
     async def version(self, request: Request) -> Response:

@@ -54,6 +54,20 @@ def test_a_file_with_its_folder(folder: Path):
     assert names == ["rabbitmq.conf", "10-a.conf", "20-b.conf"]
 
 
+def test_of_keys_that_mean_the_same_the_last_one_counts(folder: Path):
+    (folder / "rabbitmq.conf").write_text(
+        "log.console.level = error\nlog.file.level = debug\n"
+        "auth_backends.1 = internal\nauth_backends.2 = http\n"
+    )
+    (folder / "conf.d" / "a.conf").write_text(
+        "log.console.level = warning\nauth_backends.1 = rabbit_auth_backend_internal\n"
+    )
+    config, _ = built(folder)
+    assert config.log_level == "warning"
+    # But back ends are asked in the order of their first lines.
+    assert config.auth.backends == ("internal", "http")
+
+
 def test_the_folder_needs_no_file_beside_it(folder: Path):
     (folder / "conf.d" / "10-a.conf").write_text("heartbeat = 30\n")
     assert built(folder)[0].heartbeat == 30
@@ -158,10 +172,11 @@ def test_variables_of_the_image_win_over_the_default_user_of_the_file(folder: Pa
     (folder / "rabbitmq.conf").write_text(
         "default_user = file\ndefault_pass = known\ndefault_permissions.write = ^a\n"
     )
-    config, _ = built(folder, RABBITMQ_DEFAULT_USER="app", RABBITMQ_DEFAULT_PASS=SECRET)
+    password = "as $(it) is"
+    config, _ = built(folder, RABBITMQ_DEFAULT_USER="app", RABBITMQ_DEFAULT_PASS=password)
     (user,) = seeded_users(config).values()
     assert (user.name, user.loopback_only) == ("app", False)
-    assert user.password.matches(SECRET.encode())
+    assert user.password.matches(password.encode())
     assert user.may("write", "queue", "ab", "/")
     assert not user.may("write", "queue", "b", "/")
 

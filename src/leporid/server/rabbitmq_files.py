@@ -118,13 +118,15 @@ def _read(
             lines[key] = replace(line, earlier=())
             remarks += [f"{each}: is said again below, which wins" for each in line.earlier]
     has_user = any(key.startswith(("default_", "loopback_users")) for key in lines)
-    if has_user:
-        lines |= {
-            key: Line(value, variable)
-            for key, variable in USER_VARIABLES.items()
-            if (value := rabbitmq_environment.value_of(variable, environment)) is not None
-        }
-    values = values_of_lines(interpolated(lines, variables), str(found[0]) if found else FILE)
+    given = {
+        key: Line(value, variable)
+        for key, variable in USER_VARIABLES.items()
+        if has_user and (value := rabbitmq_environment.value_of(variable, environment)) is not None
+    }
+    # A password of a variable is taken as it is.
+    kept = {key: line for key, line in lines.items() if key not in given}
+    whole = interpolated(kept, variables) | given
+    values = values_of_lines(whole, str(found[0]) if found else FILE)
     values.remarks += [*remarks, *_passed_over(place, environment)]
     values.files = [file.absolute() for file in found]
     return values, has_user

@@ -67,6 +67,11 @@ DIRECTIVES = {
     # Nothing compiled is pickled or copied: what it refers to belongs to one process, and once. The
     # code that Cython adds for it would be a tenth of a module.
     "auto_pickle": False,
+    # Nothing compiled is asked for its annotations, or becomes a method of another class. The
+    # functions that know how would be a seventh of a module. Signatures are text.
+    "binding": False,
+    "embedsignature": True,
+    "embedsignature.format": "clinic",
     "linetrace": TRACE,
 }
 

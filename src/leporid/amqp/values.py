@@ -86,23 +86,27 @@ class Compound(tuple[Hashable, ...]):  # noqa: SLOT001 - a tuple can have no slo
     Its parts are texts, octets, numbers and plain tuples of these, and no negative zero.
     """
 
+    # Kept only of what has many parts: each binding has a term, and keeping takes 150 octets.
     _hash: int | None = None
 
     def hashing(self) -> Iterator[None]:
         """Finds its hash, in steps."""
-        running = 0
+        running, steps = 0, 0
         for octets in _octets(self):
             running = hash((running, octets))
+            steps += 1
             yield
-        self._hash = running
+        if steps > 1:
+            self._hash = running
 
     def __hash__(self) -> int:
         """That of its octets; equal for equal ones."""
-        if self._hash is None:
-            for _ in self.hashing():
-                pass
-        assert self._hash is not None
-        return self._hash
+        if self._hash is not None:
+            return self._hash
+        running = 0
+        for octets in _octets(self):
+            running = hash((running, octets))
+        return running
 
 
 def _octets(parts: tuple[Any, ...]) -> Iterator[bytes]:

@@ -10,8 +10,9 @@ to it is released. A pinned segment may leave the log: its bytes then go with th
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from cpython.buffer cimport (
-    PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
+    PyBUF_READ, PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from posix.mman cimport (
     MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap,
 )
@@ -248,7 +249,8 @@ cdef class Segment:
     def unwritten(self):
         """The bytes that storage has not been given yet, as a view that stays valid until sealed
         memory is exchanged for a mapping (which needs them written first)."""
-        return <uint8_t[:self.used - self.written]> (self.base + self.written)
+        return PyMemoryView_FromMemory(<char *> self.base + self.written,
+                                       self.used - self.written, PyBUF_READ)
 
     def mark_written(self, size_t upto):
         self.written = upto

@@ -10,6 +10,7 @@ from tests.engine.frames import PERSISTENT, ack, nack, properties, publish, tabl
 from tests.engine.session_fake import Peer
 from tests.engine.slices import cut_often, ended, steps_of, turns
 
+from leporid.engine.engine import Engine
 from leporid.engine.queue.queue import Queue
 
 
@@ -229,6 +230,60 @@ def test_a_tighter_limit_on_a_long_queue_takes_turns(engine, queue, dead_letters
         assert queue.unacked_count <= 20_000
     assert dead_letters.bodies == [b"%d" % number for number in range(49_990)]
     assert (queue.ready_count, queue.unacked_count) == (10, 0)
+
+
+def waits(peer: Peer) -> bool:
+    return not peer.connection.reading
+
+
+def fill(engine: Engine, peer: Peer, queue: Queue) -> int:
+    """Publish eight times as much as dead letters are made until that waits; says how much."""
+    sent = 0
+    while waits(peer):
+        engine.run()
+    while not waits(peer) and sent < 200_000:
+        peer.feed(publish(1, "q", b"x") * 4000)
+        sent += 4000
+        engine.run()
+        assert queue.ready_count + queue.unacked_count < 30_000
+    assert waits(peer)
+    return sent
+
+
+def test_who_fills_a_queue_waits_for_its_dead_letters(engine, queue, peer, dead_letters):
+    """All publishers waited for an alarm, since what was over the limit took all memory."""
+    queue.set_limits(max_length=10)
+    sent = fill(engine, peer, queue)
+    other = engine.queue(0, "other", False)
+    bystander = Peer(engine, {"q": queue, "other": other})
+    bystander.feed(publish(1, "other"))
+    assert other.ready_count == 1
+    bystander.feed(publish(1, "q"))
+    bystander.feed(publish(1, "q") * 2)
+    assert waits(bystander), "each waits after one message that waits"
+    sent += 3 + fill(engine, peer, queue)
+    while engine.busy:
+        engine.run()
+    assert len(dead_letters.found) == sent - 10
+    assert (queue.ready_count, queue.unacked_count) == (10, 0)
+
+
+@pytest.mark.parametrize("how", ["deleted", "without letters", "without a limit", "held"])
+def test_nobody_waits_for_dead_letters_that_are_not_made(engine, queue, peer, dead_letters, how):
+    queue.set_limits(max_length=10)
+    fill(engine, peer, queue)
+    if how == "deleted":
+        queue.retire()
+    elif how == "without letters":
+        queue.dead_letters = None
+    elif how == "without a limit":
+        queue.set_limits()
+    else:
+        engine.queues.dead_lettering.held = True
+    for _ in range(100):
+        engine.run()
+    assert not waits(peer)
+    assert not peer.connection.closing
 
 
 def test_what_waits_to_be_dead_lettered_may_go_with_its_queue(engine, queue, peer):

@@ -781,6 +781,8 @@ cdef class Channel:
                                         self.transaction.letters if flags else None)
         if self.publishing.deepest > self.deepest:
             self.deepest = self.publishing.deepest
+        if self.queues.dead_lettering.crowds:
+            self.note_crowd(route)
         if route.refused:
             if flags:
                 self.transaction.refused = True
@@ -797,6 +799,22 @@ cdef class Channel:
             self.unconfirmed = True
             self.connections.confirming.append(self)
         return 0
+
+    cdef int note_crowd(self, Route route) except -1:
+        """A message was published while queues may not drop all that is over their limits."""
+        cdef Queue queue
+        for queue in route.queues:
+            if queue.crowded:
+                self.crowd = queue
+                break
+        return 0
+
+    cdef bint awaits_crowd(self) noexcept:
+        """Whether its next publish is to wait for dead letters that its last ones have caused."""
+        if self.crowd is not None and (
+                not self.crowd.crowded or self.queues.dead_lettering.held):
+            self.crowd = None
+        return self.crowd is not None
 
     cdef int return_message(self, const Message *message) except -1:
         """Send basic.return: mandatory, but routed to no queue (AMQP 0-9-1 1.8.3.11)."""

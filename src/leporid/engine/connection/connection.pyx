@@ -326,6 +326,10 @@ cdef class Connection:
                         self.internal or channel.resolution is not None
                         or channel.appends is not None):
                     return self.block()
+                if channel.crowd is not None and channel.resolution is None and (
+                        channel.appends is None and channel.awaits_crowd()):
+                    self.pause()
+                    return WAIT
                 if self.publish_ahead(p, n, channel, size) == WAIT:
                     return WAIT
                 return 0

@@ -79,7 +79,17 @@ cdef class DeadLettering:
         if len(self.waiting) < WAITING_MAX:
             return False
         self.overfull[queue] = None
+        if not queue.crowded:
+            queue.crowded = True
+            self.crowds += 1
         return True
+
+    cdef int end_crowd(self, Queue queue) noexcept:
+        """A queue is within its limits, or gone."""
+        if queue.crowded:
+            queue.crowded = False
+            self.crowds -= 1
+        return 0
 
     cdef int dead_letter(self, Queue queue, uint64_t seq, Slot *slot, str reason) except -1:
         """Publish the dead letter of a message that leaves a queue, and settle its entry."""

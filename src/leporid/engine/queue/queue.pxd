@@ -69,6 +69,7 @@ cdef class Queue:
     cdef readonly bint paused           # delivers nothing, to nobody
     cdef bint listed                    # is in queues.ready_queues
     cdef bint excess_left               # a turn had no time to drop all that is over the limits
+    cdef bint crowded                   # it may not drop all that is, as too many letters wait
     cdef object zero_ttl                # entries with a TTL of 0; None: there were none
     cdef uint64_t head_seq              # without priorities: later entries were never delivered
     cdef readonly SequenceHeap returned     # requeued entries, before head_seq

@@ -483,17 +483,18 @@ cdef class Queue:
         self.excess_left = False
         while self.limited and self.overflow == DROP_HEAD and self.over_limit():
             if self.dead_letters is not None and self.queues.dead_lettering.put_off(self):
-                break
+                return 0
             if not left:
                 self.excess_left = True
                 self.wake()
-                break
+                return 0
             slot = self.pop_any(&seq)
             if slot != NULL:
                 self.drop(seq, slot, "maxlen")
             elif not self.ready_count:
                 break  # the rest is held
             left = 0 if slot == NULL or spend(self.queues.clock, 1) else left - 1
+        self.queues.dead_lettering.end_crowd(self)
         return 0
 
     cdef uint64_t drop_some(self, uint64_t seq, uint64_t end) except? 0:
@@ -564,6 +565,7 @@ cdef class Queue:
         self.ready_count = self.ready_bytes = self.unacked_count = 0
         self.held_count = self.held_bytes = 0
         self.purged()
+        self.queues.dead_lettering.end_crowd(self)
         self.dead_letters = None
         if self.backlog is not None:
             self.backlog.retire()

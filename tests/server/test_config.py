@@ -171,7 +171,8 @@ def test_no_secret_is_in_the_repr(file: Path):
     [
         ("heartbeet = 60", 'heartbeet: unknown setting; did you mean "heartbeat"?'),
         ("heartbeat = -1", "heartbeat = -1: must be a whole number from 0 to 65535"),
-        ("amqp_port = 65536", "amqp_port = 65536: must be a whole number from 0 to 65535"),
+        ("amqp_port = -1", "amqp_port = -1: without a certificate there is no other port for"),
+        ("amqp_port = 65536", "amqp_port = 65536: must be a whole number from -1 to 65535"),
         ("frame_max = 4095", "frame_max = 4095: must be a number of bytes from 4096 to"),
         ("frame_max = 0", "frame_max = 0: must be a number of bytes"),
         ("channel_max = 0", "channel_max = 0: must be a whole number from 1 to 65535"),
@@ -306,7 +307,7 @@ def test_the_order_of_sources(file: Path):
 def test_what_the_command_line_says_is_checked_too():
     with pytest.raises(ConfigError) as refused:
         load(None, {"amqp_port": 70000})
-    assert str(refused.value) == "amqp_port = 70000: must be a whole number from 0 to 65535"
+    assert str(refused.value) == "amqp_port = 70000: must be a whole number from -1 to 65535"
 
 
 # ---------------------------------------------------------------- the page about it

@@ -262,6 +262,23 @@ def test_a_handshake_that_does_not_end_is_ended(files, tmp_path):
         assert plain.recv(100) == b""
 
 
+def test_without_a_plain_port_all_is_as_before_over_tls(files, tmp_path):
+    config = configured(files.issue(NAME, "only"))
+    with BrokerProcess(tmp_path / "data", config=config, amqp_port=-1) as broker:
+        assert broker.amqp_port == 0
+        with opened(broker, client_context(files)) as channel:
+            assert channel.queue_declare("", exclusive=True).method.queue
+        overview = httpx.get(
+            f"http://127.0.0.1:{broker.http_port}/api/overview",
+            auth=("guest", "guest"),
+            trust_env=False,
+            timeout=PATIENCE_S,
+        ).json()
+        shown = {each["protocol"]: each["port"] for each in overview["listeners"]}
+        assert "amqp" not in shown
+        assert shown["amqp/ssl"] == broker.amqps_port
+
+
 # ------------------------------------------------------------------ certificates of clients
 
 

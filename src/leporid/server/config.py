@@ -58,13 +58,7 @@ from leporid.server.settings import (
     size,
     whole,
 )
-from leporid.server.sources import (
-    COMMAND_LINE,
-    DEFAULT,
-    Values,
-    default_data_dir,
-    from_environment,
-)
+from leporid.server.sources import COMMAND_LINE, DEFAULT, Values, default_data_dir, from_environment
 from leporid.server.tls import Tls, check_tls
 
 __all__ = [
@@ -380,7 +374,10 @@ class Config:
         rabbitmq="`listeners.tcp.*`",
     )
     amqp_port: int = setting(
-        whole(0, 65535), 5672, "port for clients; 0: any free one", rabbitmq="`listeners.tcp.*`"
+        whole(-1, 65535),
+        5672,
+        "port for clients; 0: any free one, -1: none but that for TLS",
+        rabbitmq="`listeners.tcp.*`",
     )
     http_port: int = setting(
         whole(-1, 65535),

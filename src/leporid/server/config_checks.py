@@ -28,8 +28,13 @@ def check_ports(config: Config) -> None:
     """Check that no two ports are the same; 0, any free one, and -1, none, may be.
 
     Raises:
-        ConfigError: two are.
+        ConfigError: two are, or there is none for clients.
     """
+    if config.amqp_port < 0 and config.tls.certificate is None:
+        raise ConfigError(
+            "amqp_port = -1: without a certificate there is no other port for clients ([tls])",
+            "amqp_port",
+        )
     first: dict[int, str] = {}
     for key in (*PLAIN, *(ENCRYPTED if config.tls.certificate is not None else ())):
         port = getattr(config, key)

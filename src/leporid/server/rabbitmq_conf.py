@@ -357,7 +357,7 @@ class _Translation:
             elif re.fullmatch(r"listeners\.ssl\.[^.]+", key):
                 self._tls_listeners.append((value, at))
             elif key == "listeners.tcp":
-                raise _NotKept("AMQP always has a port")
+                self._take_no_listener(value, at)
             elif key.startswith("auth_backends.") and key.endswith((".authn", ".authz")):
                 place, _, half = key.removeprefix("auth_backends.").rpartition(".")
                 self._halves.setdefault(place, {})[half] = (value, at)
@@ -383,6 +383,11 @@ class _Translation:
         else:
             self._loopback[key.removeprefix("loopback_users.")] = value == "true"
         self._loopback_at = at
+
+    def _take_no_listener(self, value: str, at: str) -> None:
+        if value != "none":
+            raise _NotKept("is either none or listeners.tcp.NAME = port")
+        self.values.set(["amqp_port"], -1, at)
 
     def _take_numbered(self, beginning: str, rest: str, value: str, at: str) -> None:
         """Take a line of several that make a list or a table."""

@@ -315,13 +315,13 @@ class BrokerProcess:
     def _read_addresses(self, line: str) -> None:
         words = line.split()
         fields = dict(word.split("=", 1) for word in words[1:] if "=" in word)
-        if words[:1] != ["ready"] or not {"amqp", "pid"} <= fields.keys():
+        if words[:1] != ["ready"] or "pid" not in fields:
             message = f"not a ready line: {line!r}"
             raise BrokerError(message)
         if int(fields["pid"]) != self.pid:
             message = f"the ready line names process {fields['pid']}, but {self.pid} was started"
             raise BrokerError(message)
-        self.amqp_port = int(fields["amqp"].rpartition(":")[2])
+        self.amqp_port = _port(fields.get("amqp", ""))
         self.http_port = _port(fields.get("http", ""))
         self.metrics_port = _port(fields.get("metrics", ""))
         self.amqps_port = _port(fields.get("amqps", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from random import Random
 
@@ -19,6 +20,7 @@ from bench.attacks.peer import (
     consume,
     exchange_declare,
     publish,
+    queue_bind,
     queue_declare,
 )
 from bench.attacks.target import LEPORID
@@ -28,6 +30,7 @@ from leporid.load.amqp import EXCHANGE_DELETE, ack, short
 MILLION = 1_000_000
 MIB = 1024 * 1024
 POLICY_QUEUES = 50_000
+FILLERS = 10
 FLIPS = 20
 # One less than the default of limits.transaction_entries_max.
 ALLOWED = 9_999
@@ -126,6 +129,28 @@ def dead_letters(ground: Ground) -> Steps:
         moment = fill_until_one_moment(peer, "q", ground.count(300_000))
         yield
         wait_for(moment)
+
+
+@attack("full-queues")
+def full_queues(ground: Ground) -> Steps:
+    """10 publishers fill 4 queues that keep 50 messages and dead-letter the others."""
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(ground.peer()) for _ in range(FILLERS)]
+        keeping = {
+            "x-max-length": 50,
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": "dead",
+        }
+        peers[0].push(queue_declare("dead", {"x-max-length": BLOCK}))
+        for number in range(4):
+            peers[0].push(queue_declare(f"q{number}", keeping))
+            peers[0].push(queue_bind(f"q{number}", "amq.fanout", ""))
+        yield
+        deadline = time.monotonic() + ground.plan.seconds
+        while time.monotonic() < deadline:
+            for peer in peers:
+                if not peer.gone:
+                    peer.push(publish("amq.fanout", "", bytes(20)) * BLOCK)
 
 
 @attack("purge")

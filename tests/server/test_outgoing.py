@@ -156,6 +156,9 @@ def test_what_is_no_address(value):
         ("http://joe:se//cret@x@h:99999/x", "http://***@h:99999/x"),
         ("joe:secret@h", "***@h"),
         ("ftp://joe:secret\n@h", "ftp://***@h"),
+        ("http:joe:secret@h//x", "***@h//x"),
+        ("https:/joe:pw@h//keys", "***@h//keys"),
+        ("joe:se//cret@h", "***@h"),
     ],
 )
 def test_a_password_in_an_address_is_not_repeated(value: str, shown: str):

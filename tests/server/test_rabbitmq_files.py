@@ -130,13 +130,51 @@ heartbeat = 20
         ("log.console.level = loud", ":1 log.console.level: is not a level"),
         ("listeners.tcp.default = many", ':1 listeners.tcp.default: amqp_port = "many": must be'),
         ("heartbeat 5", ":1: is not a line of the form"),
-        ("default_pass = $(NOT_SET)", ":1 default_pass: $(NOT_SET) is neither a key nor"),
+        ("default_pass = $(NOT_SET)", ":1 default_pass: $(…) in it is neither a key nor"),
         ("heartbeat = $(a)\na = $(heartbeat)", "leads back to itself"),
     ],
 )
 def test_wrong_values_are_refused(text: str, message: str, folder: Path):
     (folder / "rabbitmq.conf").write_text(text)
     assert f"{folder}/rabbitmq.conf{message}" in refused(folder) or message in refused(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("auth_backends.1 = ldap", ":1 auth_backends.1: is not there; users with passwords"),
+        ("auth_mechanisms.1 = EXTERNAL", ":1 auth_mechanisms.1: PLAIN and AMQPLAIN cannot be"),
+        (
+            "ssl_options.certfile = /c\nssl_options.keyfile = /k\nssl_options.verify = verify_peer",
+            ":3 ssl_options.verify: takes ssl_options.cacertfile, too",
+        ),
+        (
+            "listeners.tcp.1 = 0.0.0.0:5672\nmanagement.tcp.ip = 127.0.0.1",
+            ":2 management.tcp.ip: all ports listen on the same addresses (0.0.0.0)",
+        ),
+        ("listeners.ssl.1 = 10.0.0.1:5671", ":1 listeners.ssl.1: all ports listen on"),
+    ],
+)
+def test_what_would_let_in_more_than_rabbitmq_is_refused(text: str, message: str, folder: Path):
+    (folder / "rabbitmq.conf").write_text(text)
+    assert f"{folder}/rabbitmq.conf{message}" in refused(folder)
+
+
+def test_addresses_of_the_environment_may_not_be_more_than_those_of_the_file(folder: Path):
+    (folder / "rabbitmq.conf").write_text("listeners.tcp.1 = 127.0.0.1:5672")
+    assert built(folder)[0].bind == ("127.0.0.1",)
+    with pytest.raises(ConfigError, match="all ports listen on the same addresses"):
+        built(folder, LEPORID_BIND="0.0.0.0")
+
+
+@pytest.mark.parametrize(
+    ("more", "tags"),
+    [("", {"administrator"}), ("default_user_tags.administrator = false\n", set())],
+)
+def test_the_default_user_has_the_tags_that_are_said(more: str, tags: set[str], folder: Path):
+    (folder / "rabbitmq.conf").write_text(f"default_user = ann\ndefault_pass = {SECRET}\n{more}")
+    (user,) = seeded_users(built(folder)[0]).values()
+    assert set(user.tags) == tags
 
 
 def test_a_wrong_value_of_a_secret_is_not_shown(folder: Path):
@@ -222,7 +260,7 @@ def test_check_and_show(folder: Path, capsys: pytest.CaptureFixture[str]):
     file = folder / "rabbitmq.conf"
     file.write_text("listeners.tcp.default = 5672\ncluster_name = shop\nheartbeat = $(BEATS)\n")
     assert main(["config", "check", str(file)]) == 1
-    assert f"{file}:3 heartbeat: $(BEATS) is neither" in capsys.readouterr().err
+    assert f"{file}:3 heartbeat: $(…) in it is neither" in capsys.readouterr().err
     file.write_text("listeners.tcp.default = 5672\ncluster_name = shop\nheartbeat = 9\n")
     assert main(["config", "check", str(file)]) == 0
     said = capsys.readouterr()

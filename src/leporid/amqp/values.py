@@ -89,8 +89,8 @@ class Compound(tuple[Hashable, ...]):  # noqa: SLOT001 - a tuple can have no slo
     # Kept only of what has many parts: each binding has a term, and keeping takes 150 octets.
     _hash: int | None = None
 
-    def hashing(self) -> Iterator[None]:
-        """Finds its hash, in steps."""
+    def hashing(self) -> Generator[None, None, int]:
+        """Returns its hash, in steps."""
         running, steps = 0, 0
         for octets in _octets(self):
             running = hash((running, octets))
@@ -98,15 +98,18 @@ class Compound(tuple[Hashable, ...]):  # noqa: SLOT001 - a tuple can have no slo
             yield
         if steps > 1:
             self._hash = running
+        return running
 
     def __hash__(self) -> int:
         """That of its octets; equal for equal ones."""
         if self._hash is not None:
             return self._hash
-        running = 0
-        for octets in _octets(self):
-            running = hash((running, octets))
-        return running
+        steps = self.hashing()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                return int(ended.value)
 
 
 def _octets(parts: tuple[Any, ...]) -> Iterator[bytes]:

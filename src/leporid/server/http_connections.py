@@ -470,6 +470,8 @@ class PatientProtocol(H11Protocol):
         """Refuse what is no request, or has too much of something, which the answer names."""
         if (excess := self.conn.excess) is not None:
             self.opened.refuse(excess.limit)
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # its answer would come behind the last word
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.close()  # the answer was begun before the body has come
             return

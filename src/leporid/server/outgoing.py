@@ -28,8 +28,8 @@ class OutgoingError(Exception):
     """There was no answer that can be used; the text says why, without what was sent."""
 
 
-# What of an address may be a name and a password.
-BEFORE_AT: Final = re.compile(r"(?<=//).*@|^(?!.*//).*@", re.DOTALL)
+# What of an address may be a name and a password: all before the last @ but the scheme.
+BEFORE_AT: Final = re.compile(r"^([a-z]+://|).*@", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def url(path: str, value: Any) -> str:
     allowed = 'must be an address such as "https://sso.example.org/keys", without a user'
     if not isinstance(value, str):
         raise refusal(path, value, allowed)
-    shown = BEFORE_AT.sub("***@", value)
+    shown = BEFORE_AT.sub(r"\1***@", value)
     try:
         parts = urlsplit(value)
         port = parts.port

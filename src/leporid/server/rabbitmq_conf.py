@@ -56,6 +56,7 @@ LISTENS: Final = (
     f'told: bind = "{EVERY_ADDRESS}"'
 )
 USER_KEYS: Final = ("default_user", "default_pass", "default_vhost")
+USER_BEGINNINGS: Final = ("default_permissions.", "default_user_tags.", "loopback_users")
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +349,7 @@ class _Translation:
     def take(self, key: str, value: str, at: str) -> None:
         """Take one line, which stands somewhere."""
         try:
-            if key in USER_KEYS or key.startswith(("default_permissions.", "default_user_tags.")):
+            if key in USER_KEYS or key.startswith(USER_BEGINNINGS[:2]):
                 self._user[key] = (value, at)
             elif key == "loopback_users" or key.startswith("loopback_users."):
                 self._take_loopback(key, value, at)
@@ -477,7 +478,7 @@ class _Translation:
         ]
         user = {
             "password": said("default_pass", "guest"),
-            "tags": tags or ["administrator"],
+            "tags": tags if any("_tags." in key for key in self._user) else ["administrator"],
             "permissions": {vhost: rights},
             # Everybody knows the password that nobody chose.
             "loopback_only": self._loopback.pop(
@@ -583,13 +584,13 @@ def interpolated(lines: Mapping[str, Line], variables: Mapping[str, str]) -> dic
         def of(match: re.Match[str]) -> str:
             name = match[1].strip()
             if name in inside:
-                raise ConfigError(f"{line.at}: $({_one_line(name)}) leads back to itself")
+                raise ConfigError(f"{line.at}: $({name}) leads back to itself")
             if name in lines:
                 return whole(lines[name], (*inside, name))
             if name in variables:
                 return variables[name]
-            named = _one_line(name)
-            raise ConfigError(f"{line.at}: $({named}) is neither a key nor a variable that is set")
+            # The name is not said: it may be a part of a password.
+            raise ConfigError(f"{line.at}: $(…) in it is neither a key nor a variable that is set")
 
         return _REFERENCE.sub(of, line.value)
 

@@ -14,16 +14,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leporid.server import rabbitmq_environment
 from leporid.server.rabbitmq_plugins import missing
+from leporid.server.settings import ConfigError, Problem
 from leporid.server.sources import DEFAULT, FOLDER_NAME, Values, from_files, text_of
+
+if TYPE_CHECKING:
+    from leporid.server.rabbitmq_conf import Line
 
 SUFFIX: Final = ".conf"
 FOLDER: Final = "rabbitmq"
 FILE: Final = "rabbitmq.conf"
 VARIABLE: Final = "RABBITMQ_CONFIG_FILE"
+BIND_VARIABLE: Final = "LEPORID_BIND"
+DEFAULT_BIND: Final = "127.0.0.1"
+EVERY_ADDRESS: Final = ("0.0.0.0", "::")
+HTTP_ADDRESSES: Final = tuple(
+    f"{what}.ip" for what in ("management.tcp", "management.listener", "management.ssl")
+)
 ERLANG: Final = ("advanced.config", "rabbitmq.config")
 PLUGINS: Final = "enabled_plugins"
 
@@ -105,7 +115,14 @@ def _read(
     place: Path, environment: Mapping[str, str], variables: Mapping[str, str]
 ) -> tuple[Values, bool]:
     """Return what the files at a place say, and whether they have the default user."""
-    from leporid.server.rabbitmq_conf import Line, interpolated, lines_of, values_of_lines
+    from leporid.server.rabbitmq_conf import (
+        USER_BEGINNINGS,
+        USER_KEYS,
+        Line,
+        interpolated,
+        lines_of,
+        values_of_lines,
+    )
 
     lines: dict[str, Line] = {}
     found = files(place, environment)
@@ -117,7 +134,7 @@ def _read(
                 lines.pop(key, None)
             lines[key] = replace(line, earlier=())
             remarks += [f"{each}: is said again below, which wins" for each in line.earlier]
-    has_user = any(key.startswith(("default_", "loopback_users")) for key in lines)
+    has_user = any(key in USER_KEYS or key.startswith(USER_BEGINNINGS) for key in lines)
     given = {
         key: Line(value, variable)
         for key, variable in USER_VARIABLES.items()
@@ -127,9 +144,38 @@ def _read(
     kept = {key: line for key, line in lines.items() if key not in given}
     whole = interpolated(kept, variables) | given
     values = values_of_lines(whole, str(found[0]) if found else FILE)
+    opened = list(_opened(whole, values, environment.get(BIND_VARIABLE, "")))
+    if opened:
+        raise ConfigError.of(Problem("", each) for each in opened)
     values.remarks += [*remarks, *_passed_over(place, environment)]
     values.files = [file.absolute() for file in found]
     return values, has_user
+
+
+def _opened(lines: Mapping[str, Line], values: Values, bind: str) -> Iterator[str]:
+    """Go through lines that keep somebody out of RabbitMQ, and would keep nobody out of here.
+
+    Args:
+        lines: of all files.
+        values: what is made of them.
+        bind: addresses of the environment, which win; "": there are none.
+    """
+    backends = [line for key, line in lines.items() if key.startswith("auth_backends.")]
+    if backends and not values.tables.get("auth", {}).get("backends"):
+        yield f"{backends[0].at}: is not there; users with passwords of the broker would be let in"
+    mechanisms = [line for key, line in lines.items() if key.startswith("auth_mechanisms.")]
+    if mechanisms and not {"PLAIN", "AMQPLAIN"} & {line.value for line in mechanisms}:
+        yield f"{mechanisms[0].at}: PLAIN and AMQPLAIN cannot be left out"
+    tls, verify = values.tables.get("tls", {}), lines.get("ssl_options.verify")
+    if verify and verify.value == "verify_peer" and "certificate" in tls and "client_ca" not in tls:
+        yield f"{verify.at}: takes ssl_options.cacertfile, too; no certificate would be asked for"
+    said = values.tables.get("bind", [DEFAULT_BIND])
+    bound = bind.split(",") if bind else [said] if isinstance(said, str) else said
+    for key, line in lines.items():
+        host = line.value if key.endswith(".ip") else line.value.rpartition(":")[0].strip("[]")
+        listens = key.startswith("listeners.") or key in HTTP_ADDRESSES
+        if listens and host and host not in (*EVERY_ADDRESS, *bound):
+            yield f"{line.at}: all ports listen on the same addresses ({', '.join(bound)})"
 
 
 def _passed_over(place: Path, environment: Mapping[str, str]) -> Iterator[str]:

@@ -235,7 +235,9 @@ class Certificates:
             )
 
     def _read_ends(self) -> dict[Path, tuple[int, ...]]:
-        return {path: ends_in(path) for path in self._files()}
+        pairs = (self._pair, *self._names.values())
+        shown = {pair.certificate: ends_in(pair.certificate) for pair in pairs}
+        return shown | ({self._client_ca: ends_in(self._client_ca)} if self._client_ca else {})
 
     def _files(self) -> list[Path]:
         pairs = [self._pair, *self._names.values()]

@@ -237,15 +237,15 @@ def waits(peer: Peer) -> bool:
 
 
 def fill(engine: Engine, peer: Peer, queue: Queue) -> int:
-    """Publish eight times as much as dead letters are made until that waits; says how much."""
+    """Publish eighteen times as much as dead letters are made until that waits; says how much."""
     sent = 0
     while waits(peer):
         engine.run()
     while not waits(peer) and sent < 200_000:
-        peer.feed(publish(1, "q", b"x") * 4000)
-        sent += 4000
+        peer.feed(publish(1, "q", b"x") * 9000)
+        sent += 9000
         engine.run()
-        assert queue.ready_count + queue.unacked_count < 30_000
+        assert queue.ready_count + queue.unacked_count < 40_000
     assert waits(peer)
     return sent
 
@@ -258,21 +258,35 @@ def test_who_fills_a_queue_waits_for_its_dead_letters(engine, queue, peer, dead_
     bystander = Peer(engine, {"q": queue, "other": other})
     bystander.feed(publish(1, "other"))
     assert other.ready_count == 1
-    bystander.feed(publish(1, "q"))
-    bystander.feed(publish(1, "q") * 2)
-    assert waits(bystander), "each waits after one message that waits"
-    sent += 3 + fill(engine, peer, queue)
+    short = engine.queue(0, "short", False)
+    short.set_limits(max_length=10)
+    short.dead_letters = queue.dead_letters
+    also = Peer(engine, {"short": short})
+    for _ in range(20):
+        also.feed(publish(1, "short") * 10)
+        engine.run()
+    assert not waits(also), "its queue is hardly over its limit"
+    sent += fill(engine, peer, queue)
+    bystander.feed(publish(1, "q") * 6000)
+    assert waits(bystander), "each waits once the queue is far over its limit"
+    sent += 6000 + fill(engine, peer, queue)
     while engine.busy:
         engine.run()
-    assert len(dead_letters.found) == sent - 10
+    assert len(dead_letters.found) == sent + 200 - 20
     assert (queue.ready_count, queue.unacked_count) == (10, 0)
 
 
-@pytest.mark.parametrize("how", ["deleted", "without letters", "without a limit", "held"])
+@pytest.mark.parametrize(
+    "how", ["deleted", "purged", "got", "without letters", "without a limit", "held"]
+)
 def test_nobody_waits_for_dead_letters_that_are_not_made(engine, queue, peer, dead_letters, how):
     queue.set_limits(max_length=10)
     fill(engine, peer, queue)
-    if how == "deleted":
+    if how == "purged":
+        ended(queue.purging())
+    elif how == "got":
+        assert Peer(engine, {"q": queue}).drain(queue)
+    elif how == "deleted":
         queue.retire()
     elif how == "without letters":
         queue.dead_letters = None

@@ -82,7 +82,7 @@ cdef class Channel:
     cdef object body                # bytes of the message that is published; None: of the input
     cdef void *memory               # `body` if it is a RecordMemory, else NULL
     cdef uint64_t deepest           # ready entries in the longest consumed queue just published to
-    cdef Queue crowd                # published to, and `crowded` then; None: none was
+    cdef Queue crowd                # published to, and crowded then; None: none was
     cdef Route appended(self, Route route, const Message *message, const Props *props)
     cdef int keep_route(self, Route route) except -1
     cdef int forget_resolution(self) except -1
@@ -100,7 +100,7 @@ cdef class Channel:
     cdef int accept(self, Route route, const Message *message, const Props *props, bint mandatory,
                     uint8_t flags) except -1
     cdef int note_crowd(self, Route route) except -1
-    cdef bint awaits_crowd(self) noexcept
+    cdef bint awaits_crowd(self) except -1
     cdef int return_message(self, const Message *message) except -1
     cdef bint confirm(self) except -1
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1

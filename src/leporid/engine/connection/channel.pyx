@@ -109,6 +109,8 @@ cdef Route prepared_in_steps(Channel channel, Route route, const Message *messag
         return None         # dead letters of messages that were refused before are made first
     if channel.appends is not None:
         channel.deepest = channel.appends.deepest
+        if channel.queues.dead_lettering.crowded:
+            channel.note_crowd(channel.appends.route)
         channel.appends = None
     return route
 
@@ -781,7 +783,7 @@ cdef class Channel:
                                         self.transaction.letters if flags else None)
         if self.publishing.deepest > self.deepest:
             self.deepest = self.publishing.deepest
-        if self.queues.dead_lettering.crowds:
+        if self.queues.dead_lettering.crowded:
             self.note_crowd(route)
         if route.refused:
             if flags:
@@ -804,15 +806,19 @@ cdef class Channel:
         """A message was published while queues may not drop all that is over their limits."""
         cdef Queue queue
         for queue in route.queues:
-            if queue.crowded:
+            if queue.is_crowded():
                 self.crowd = queue
                 break
         return 0
 
-    cdef bint awaits_crowd(self) noexcept:
-        """Whether its next publish is to wait for dead letters that its last ones have caused."""
-        if self.crowd is not None and (
-                not self.crowd.crowded or self.queues.dead_lettering.held):
+    cdef bint awaits_crowd(self) except -1:
+        """Whether its next publish is to wait for dead letters that the queue of its last one owes.
+
+        Asked of the queue each time: nobody has to say that it is over.
+        """
+        if self.crowd is not None and not (
+                self.queues.dead_lettering.waiting and not self.queues.dead_lettering.held
+                and self.crowd.is_crowded()):
             self.crowd = None
         return self.crowd is not None
 

@@ -34,7 +34,7 @@ cdef class DeadLettering:
     # to be dead-lettered in later turns
     cdef readonly object waiting
     cdef dict overfull                  # queues over their limit until fewer entries are waiting
-    cdef uint32_t crowds                # how many queues are `crowded`
+    cdef bint crowded                   # there were such queues since nothing was waiting
     # (queue, names, properties, body, [letters left of REFUSED_MAX], steps that are left; None:
     # all): letters of full queues
     cdef readonly object refused
@@ -50,7 +50,6 @@ cdef class DeadLettering:
     cdef bint has_time(self) except -1
     cdef bint has_work(self) except -1
     cdef bint put_off(self, Queue queue) except -1
-    cdef int end_crowd(self, Queue queue) noexcept
     cdef int end_with_letter(self, Queue queue, uint64_t seq, uint64_t letters,
                              uint64_t in_streams) except -1
     cdef int hand_over(self, Queue queue, bytes names, bytes properties, bytes body,

@@ -57,6 +57,8 @@ cdef class DeadLettering:
                 self.granted = True
                 queue.drop(seq, slot, reason)
         self.granted = False
+        if not self.waiting:
+            self.crowded = False
         if self.overfull and len(self.waiting) < WAITING_MAX:
             overfull, self.overfull = self.overfull, {}
             for queue in overfull:
@@ -79,17 +81,8 @@ cdef class DeadLettering:
         if len(self.waiting) < WAITING_MAX:
             return False
         self.overfull[queue] = None
-        if not queue.crowded:
-            queue.crowded = True
-            self.crowds += 1
+        self.crowded = True
         return True
-
-    cdef int end_crowd(self, Queue queue) noexcept:
-        """A queue is within its limits, or gone."""
-        if queue.crowded:
-            queue.crowded = False
-            self.crowds -= 1
-        return 0
 
     cdef int dead_letter(self, Queue queue, uint64_t seq, Slot *slot, str reason) except -1:
         """Publish the dead letter of a message that leaves a queue, and settle its entry."""

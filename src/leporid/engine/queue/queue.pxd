@@ -69,7 +69,6 @@ cdef class Queue:
     cdef readonly bint paused           # delivers nothing, to nobody
     cdef bint listed                    # is in queues.ready_queues
     cdef bint excess_left               # a turn had no time to drop all that is over the limits
-    cdef bint crowded                   # it may not drop all that is, as too many letters wait
     cdef object zero_ttl                # entries with a TTL of 0; None: there were none
     cdef uint64_t head_seq              # without priorities: later entries were never delivered
     cdef readonly SequenceHeap returned     # requeued entries, before head_seq
@@ -98,6 +97,7 @@ cdef class Queue:
     cdef bint is_timer(self, uint64_t seq, uint64_t at_ms)
     cdef bint shorten(self, Timer *due)
     cdef bint over_limit(self) noexcept
+    cdef bint is_crowded(self) noexcept
     cdef bint refuses(self, uint32_t body_len) except -1
     cdef bint is_full(self, uint32_t body_len) noexcept
     cdef bint admits(self, uint32_t body_len) except -1

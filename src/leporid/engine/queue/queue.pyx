@@ -37,6 +37,9 @@ cdef enum:
     # Of the clock's units: so many bytes of a body cost as much as a small message.
     UNIT_BYTES_BITS = 12
     DROPS_A_VISIT = 8               # for a limit, before other queues have their turn
+    # Over its limits, for want of letters, before publishers of the queue wait.
+    EXCESS_MAX = 4096
+    EXCESS_BYTES_MAX = 16 * 1024 * 1024
 
 OVERFLOW = {"drop-head": DROP_HEAD, "reject-publish": REJECT_PUBLISH,
             "reject-publish-dlx": REJECT_PUBLISH_DLX}
@@ -455,6 +458,18 @@ cdef class Queue:
         return (self.ready_count + self.held_count > self.length_limit
                 or self.ready_bytes + self.held_bytes > self.bytes_limit)
 
+    cdef bint is_crowded(self) noexcept:
+        """Whether it is far over its limits, as letters wait to be made; what is held stays."""
+        cdef uint64_t excess = 0, count = self.ready_count + self.held_count
+        cdef uint64_t bytes_here = self.ready_bytes + self.held_bytes
+        if self.overflow != DROP_HEAD or self.dead_letters is None or not self.ready_count:
+            return False
+        if count > self.length_limit:
+            excess = min(count - self.length_limit, self.ready_count)
+        return (excess > EXCESS_MAX or excess * (bytes_here // count) > EXCESS_BYTES_MAX
+                or bytes_here > self.bytes_limit
+                and min(bytes_here - self.bytes_limit, self.ready_bytes) > EXCESS_BYTES_MAX)
+
     cdef bint refuses(self, uint32_t body_len) except -1:
         """Whether a publish must be refused (overflow reject-publish), after consumers were served.
 
@@ -483,18 +498,17 @@ cdef class Queue:
         self.excess_left = False
         while self.limited and self.overflow == DROP_HEAD and self.over_limit():
             if self.dead_letters is not None and self.queues.dead_lettering.put_off(self):
-                return 0
+                break
             if not left:
                 self.excess_left = True
                 self.wake()
-                return 0
+                break
             slot = self.pop_any(&seq)
             if slot != NULL:
                 self.drop(seq, slot, "maxlen")
             elif not self.ready_count:
                 break  # the rest is held
             left = 0 if slot == NULL or spend(self.queues.clock, 1) else left - 1
-        self.queues.dead_lettering.end_crowd(self)
         return 0
 
     cdef uint64_t drop_some(self, uint64_t seq, uint64_t end) except? 0:
@@ -565,7 +579,6 @@ cdef class Queue:
         self.ready_count = self.ready_bytes = self.unacked_count = 0
         self.held_count = self.held_bytes = 0
         self.purged()
-        self.queues.dead_lettering.end_crowd(self)
         self.dead_letters = None
         if self.backlog is not None:
             self.backlog.retire()

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from tests.packaging.test_container import DOCKER, TOOLS
 
 from leporid.testing import BrokerProcess, reserve_port
 
+PATIENCE_S = 20
 SECRET = "s3cret-of-the-container"
 
 
@@ -103,6 +106,32 @@ def test_the_file_is_read(container: Container):
 )
 def test_health_checks(command: str, container: Container):
     container.run(command)
+
+
+def code_of(command: str, container: Container, wanted: int) -> int:
+    """The exit code of a health check once it is that one, or after a while."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        done = subprocess.run(
+            ["sh", "-c", command], env=container.environment, capture_output=True, check=False
+        )
+        if done.returncode == wanted or time.monotonic() > deadline:
+            return done.returncode
+
+
+def test_an_alarm_fails_the_checks_of_alarms_alone(container: Container):
+    file = container.config / "conf.d" / "alarm.conf"
+    file.write_text("disk_free_limit.absolute = 100000TB\n")
+    os.kill(container.broker.pid, signal.SIGHUP)
+    try:
+        assert code_of("rabbitmq-diagnostics -q check_local_alarms", container, 1) == 1
+        container.run("rabbitmqctl node_health_check", code=1)
+        container.run("rabbitmq-diagnostics -q ping")
+        container.run("rabbitmq-diagnostics -q check_running")
+    finally:
+        file.unlink()
+        os.kill(container.broker.pid, signal.SIGHUP)
+    assert code_of("rabbitmq-diagnostics -q check_alarms", container, 0) == 0
 
 
 def test_a_port_is_checked(container: Container):

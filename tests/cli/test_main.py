@@ -174,7 +174,7 @@ def test_a_wrong_setting_is_told_and_exits_2(
 ):
     assert main(["serve", "--amqp-port", "70000"]) == 2
     said = capsys.readouterr()
-    assert said.err == "leporid: amqp_port = 70000: must be a whole number from 0 to 65535\n"
+    assert said.err == "leporid: amqp_port = 70000: must be a whole number from -1 to 65535\n"
     assert said.out == ""
     assert runs == []
 

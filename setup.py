@@ -96,13 +96,18 @@ def engine_modules() -> list[Extension]:
         )
         for source in sorted([*ENGINE.rglob("*.pyx"), *CLIENT.glob("*.pyx")])
     ]
+    # Cython looks at the times of files alone.
+    made, directives = BUILD / "directives", repr(DIRECTIVES)
     modules = cythonize(
         extensions,
+        force=not made.exists() or made.read_text() != directives,
         build_dir=str(BUILD / "cython"),
         compiler_directives=DIRECTIVES,
         nthreads=os.cpu_count() or 1,
         quiet=True,
     )
+    made.parent.mkdir(parents=True, exist_ok=True)
+    made.write_text(directives)
     for module in modules:  # Cython has found the headers that it names itself, in any order
         module.include_dirs.sort()
         module.depends = sorted(with_included({Path(name) for name in module.depends}))

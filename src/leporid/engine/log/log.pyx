@@ -14,7 +14,7 @@ from cpython.buffer cimport (
 )
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from posix.mman cimport (
-    MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap,
+    MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap, munmap,
 )
 
 from leporid.engine.bounds.clock cimport Clock
@@ -211,11 +211,13 @@ cdef class Segment:
 
     cdef void give_memory(self, Log log):
         """Let the log reuse this memory: its pages exist, and each fresh one costs a page fault."""
-        if (self.base != NULL and not self.mapped and self.memory is None
-                and self.capacity == log.segment_bytes
-                and log.spare_memory_count < SPARE_MEMORY_MAX):
-            log.spare_memory[log.spare_memory_count] = self.base
-            log.spare_memory_count += 1
+        if self.base != NULL and not self.mapped and self.memory is None:
+            if (self.capacity == log.segment_bytes
+                    and log.spare_memory_count < SPARE_MEMORY_MAX):
+                log.spare_memory[log.spare_memory_count] = self.base
+                log.spare_memory_count += 1
+            else:
+                leave(self.base, self.capacity)
             self.base = NULL
         self.free_memory()
 
@@ -243,7 +245,7 @@ cdef class Segment:
             elif self.memory is not None:
                 self.memory = None
             else:
-                leave(self.base, self.capacity)
+                munmap(self.base, self.capacity)    # of a log that is gone
             self.base = NULL
 
     def unwritten(self):
@@ -297,7 +299,7 @@ cdef class Log:
 
     cdef void free_spare(self):
         for at in range(self.spare_memory_count):
-            leave(self.spare_memory[at], self.segment_bytes)
+            munmap(self.spare_memory[at], self.segment_bytes)
         self.spare_memory_count = 0
 
     cdef int resize(self, size_t segment_bytes) except -1:

@@ -3,7 +3,7 @@
 import pytest
 from tests.cli.conftest import CommandLine
 
-from leporid.server.rabbitmq_plugins import HERE
+from leporid.server.rabbitmq_files import PLUGINS_HERE
 
 TOOL = "rabbitmq-plugins"
 
@@ -32,8 +32,8 @@ def test_only_what_is_not_here_can_be_disabled(cli: CommandLine):
 
 def test_the_list(cli: CommandLine):
     lines = cli(TOOL, "list").splitlines()
-    assert [line.split()[:2] for line in lines] == [["[E*]", name] for name in HERE]
-    assert cli(TOOL, "list", "-m", "-e").split() == list(HERE)
+    assert [line.split()[:2] for line in lines] == [["[E*]", name] for name in PLUGINS_HERE]
+    assert cli(TOOL, "list", "-m", "-e").split() == list(PLUGINS_HERE)
     names = cli(TOOL, "-n", "rabbit@host", "list", "-q", "management").split()
     assert names == ["rabbitmq_management", "rabbitmq_management_agent"]
 

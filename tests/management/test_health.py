@@ -11,7 +11,7 @@ from tests.management.clients import connected
 from tests.management.conftest import World
 
 from leporid.management.health import DAY_S
-from leporid.management.nodes import Certified, Listening, NodeFacts
+from leporid.management.nodes import ListenerCertificate, Listening, NodeFacts
 
 URL = "/api/health/checks"
 OK = (200, {"status": "ok"})
@@ -75,8 +75,8 @@ async def test_ports_and_protocols(world: World, client: httpx.AsyncClient):
 
 async def test_certificates(world: World, client: httpx.AsyncClient):
     now_s = world.engine.clock.wall_ms // 1000
-    server = Certified("/s.pem", [now_s + 20 * DAY_S, now_s + 900 * DAY_S])
-    client_ca = Certified("/o.pem", [now_s + 900 * DAY_S], "/ca.pem", [now_s + 6 * DAY_S])
+    server = ListenerCertificate("/s.pem", [now_s + 20 * DAY_S, now_s + 900 * DAY_S])
+    client_ca = ListenerCertificate("/o.pem", [now_s + 900 * DAY_S], "/ca.pem", [now_s + 6 * DAY_S])
     listening = Listening("amqp/ssl", "::", 5671, tls=True, certificates=[server, client_ca])
     facts = NodeFacts(listening=[Listening("amqp", "::", 5672), listening])
     object.__setattr__(world.around, "node", lambda: facts)

@@ -285,7 +285,7 @@ def look(phase, info):
         looked_at.append(sum(len(gc.get_objects(age)) for age in ages))
 gc.callbacks.append(look)
 handled = 0
-churned = garbage.Churned(lambda: handled)
+churned = garbage.GarbageTrigger(lambda: handled)
 with garbage.bounded_collections():
     garbage.FULL_NS = 0
     there = deque([i] for i in range(100_000))

@@ -13,7 +13,7 @@ from tests.server.seeding import seeded_users
 
 from leporid.cli.main import main
 from leporid.server.config import Config, ConfigError, build, values_of
-from leporid.server.rabbitmq_files import remarks
+from leporid.server.rabbitmq_files import missing_plugins, plugins_in, remarks
 from leporid.testing import BrokerProcess
 
 SECRET = "s3cret-nobody-may-see"
@@ -331,3 +331,10 @@ def test_a_broker_with_files_of_rabbitmq(tmp_path: Path):
         log = broker.log_path.read_text()
         assert f"{file}:5 net_ticktime: there is one node" in log
         assert SECRET not in log
+
+
+def test_names_in_a_file_of_enabled_plugins():
+    text = "%% mine: rabbitmq_mqtt\n[ rabbitmq_management\n ,rabbitmq_stomp ].\n"
+    assert plugins_in(text) == ["rabbitmq_management", "rabbitmq_stomp"]
+    assert list(missing_plugins(text)) == ["rabbitmq_stomp"]
+    assert not plugins_in("[].")

@@ -59,7 +59,7 @@ IN_ROUNDS: Final = {
     "server/durability.py: self._tick": "tests/engine/stream/test_syncs.py",
     "server/node.py: self._broker.cancels": "tests/broker/connection/test_cancels.py",
     "server/node.py: self._broker.unused": "tests/broker/queue/test_unused.py",
-    "server/node.py: Churned(lambda: self._broker.handled)": "tests/server/test_garbage.py",
+    "server/node.py: GarbageTrigger(lambda: self._broker.handled)": "tests/server/test_garbage.py",
 }
 
 

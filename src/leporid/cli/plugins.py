@@ -12,7 +12,7 @@ from typing import Final
 
 from leporid.cli.command import Parser
 from leporid.cli.outcomes import DONE, FAILED, one_line
-from leporid.server.rabbitmq_plugins import HERE
+from leporid.server.rabbitmq_files import PLUGINS_HERE
 
 TOOL: Final = "rabbitmq-plugins"
 WORDS: Final = ("list", "enable", "disable", "set", "is_enabled")
@@ -28,10 +28,10 @@ def run(arguments: Sequence[str]) -> int:
     said = "enabled" if options.word == "is_enabled" else "always here: nothing to enable"
     code = DONE
     for name in options.names:
-        if name not in HERE:
+        if name not in PLUGINS_HERE:
             code = _fail(f"{name}: there is no such plugin here")
         elif not options.silent:
-            print(f"{name}: {said} ({HERE[name]})")
+            print(f"{name}: {said} ({PLUGINS_HERE[name]})")
     return code
 
 
@@ -51,8 +51,8 @@ def _parser() -> Parser:
 
 
 def _list(parts: Sequence[str], minimal: bool, quiet: bool) -> int:
-    width = max(map(len, HERE)) + 2
-    for name, place in HERE.items():
+    width = max(map(len, PLUGINS_HERE)) + 2
+    for name, place in PLUGINS_HERE.items():
         if all(part in name for part in parts):
             print(name if minimal or quiet else f"[E*] {name:{width}}{place}")
     return DONE
@@ -61,7 +61,7 @@ def _list(parts: Sequence[str], minimal: bool, quiet: bool) -> int:
 def _disable(names: Sequence[str]) -> int:
     code = DONE
     for name in names:
-        if name in HERE:
+        if name in PLUGINS_HERE:
             code = _fail(f"{name}: is always here, and cannot be disabled")
     return code
 

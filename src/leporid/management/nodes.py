@@ -29,7 +29,7 @@ NODE: Final = "leporid@localhost"
 
 
 @dataclass(frozen=True, slots=True)
-class Certified:
+class ListenerCertificate:
     """A certificate that peers are shown, and whom they have to be signed by.
 
     Attributes:
@@ -57,7 +57,7 @@ class Listening:
     host: str
     port: int
     tls: bool = False
-    certificates: Sequence[Certified] = ()
+    certificates: Sequence[ListenerCertificate] = ()
 
 
 @dataclass(frozen=True, slots=True)

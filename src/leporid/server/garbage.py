@@ -49,7 +49,7 @@ class Freezing:
             gc.freeze()
 
 
-class Churned:
+class GarbageTrigger:
     """A full collection after so much that was handled; one of `Turns.timed`.
 
     Python counts what is made less what is freed. So while for each thing that is made an old one

@@ -47,7 +47,7 @@ from leporid.server.descriptors import (
     stream_files_max,
 )
 from leporid.server.durability import Durability
-from leporid.server.garbage import Churned, bounded_collections, without_collections
+from leporid.server.garbage import GarbageTrigger, bounded_collections, without_collections
 from leporid.server.histograms import Histogram, LoopLag
 from leporid.server.judging import Judging
 from leporid.server.listener import Listener, hashing_threads, on_thread
@@ -72,7 +72,7 @@ from leporid.storage.streams import StreamLogs
 
 if TYPE_CHECKING:
     from leporid.engine.bounds.jobs import Job
-    from leporid.management.nodes import Certified, Listening, NodeFacts
+    from leporid.management.nodes import ListenerCertificate, Listening, NodeFacts
     from leporid.server.http_services import HttpServices
     from leporid.server.ports import Port
 
@@ -299,7 +299,7 @@ class Node:
             return await self._shut_down()
         await self._judging.try_configured()
         parser.prepare()
-        self._turns.timed += [Churned(lambda: self._broker.handled)]
+        self._turns.timed += [GarbageTrigger(lambda: self._broker.handled)]
         with bounded_collections():
             listener = await self._listen()
             if self._http is not None:
@@ -602,14 +602,14 @@ class Node:
             for each in self._ports.listening()
         ]
 
-    def _shown_at(self, port: Port) -> list[Certified]:
+    def _shown_at(self, port: Port) -> list[ListenerCertificate]:
         """Return the certificates that peers may be shown at a port."""
-        from leporid.management.nodes import Certified
+        from leporid.management.nodes import ListenerCertificate
 
         if self._ports.certificates is None or not port.tls:
             return []
         return [
-            Certified(
+            ListenerCertificate(
                 str(each.certificate),
                 each.certificate_ends,
                 "" if each.authority is None else str(each.authority),

@@ -78,20 +78,20 @@ class _NotKept(Exception):
     """A line means nothing here; the reason."""
 
 
-class _Wrong(_NotKept):
+class _InvalidValue(_NotKept):
     """RabbitMQ would refuse the value of a line, too."""
 
 
 def _number(value: str) -> int:
     if not re.fullmatch(r"\d{1,18}", value, re.ASCII):
-        raise _Wrong("is not a whole number")
+        raise _InvalidValue("is not a whole number")
     return int(value)
 
 
 def _size(value: str) -> int | str:
     match = _SIZE.fullmatch(value)
     if match is None:
-        raise _Wrong("is not a size")
+        raise _InvalidValue("is not a size")
     number, unit, byte = match[1], (match[2] or "").upper(), match[3] or ""
     if not unit:
         return int(number)
@@ -103,7 +103,7 @@ def _share(value: str) -> float:
     try:
         share = float(value)
     except ValueError:
-        raise _Wrong("is not a number") from None
+        raise _InvalidValue("is not a number") from None
     return min(share, 1.0)
 
 
@@ -126,7 +126,7 @@ def _seconds(value: str) -> int:
 
 def _level(value: str) -> str:
     if value not in _LEVELS:
-        raise _Wrong(f"is not a level{nearest(value, _LEVELS)}")
+        raise _InvalidValue(f"is not a level{nearest(value, _LEVELS)}")
     return _LEVELS[value]
 
 
@@ -371,7 +371,7 @@ class _Translation:
                 self.values.set(ours.split("."), convert(value), at)
             else:
                 raise _NotKept(_reason(key))
-        except _Wrong as reason:
+        except _InvalidValue as reason:
             self.wrong.append(f"{at}: {reason}")
         except _NotKept as reason:
             self.comments.append(f"{at}: {reason}")

@@ -11,13 +11,13 @@ may be a `conf.d`, whose files `*.conf` win in the order of their names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from leporid.server import rabbitmq_environment
-from leporid.server.rabbitmq_plugins import missing
 from leporid.server.settings import ConfigError, Problem
 from leporid.server.sources import DEFAULT, FOLDER_NAME, Values, from_files, text_of
 
@@ -30,12 +30,27 @@ FILE: Final = "rabbitmq.conf"
 VARIABLE: Final = "RABBITMQ_CONFIG_FILE"
 BIND_VARIABLE: Final = "LEPORID_BIND"
 DEFAULT_BIND: Final = "127.0.0.1"
-EVERY_ADDRESS: Final = ("0.0.0.0", "::")
+ALL_ADDRESSES: Final = ("0.0.0.0", "::")
 HTTP_ADDRESSES: Final = tuple(
     f"{what}.ip" for what in ("management.tcp", "management.listener", "management.ssl")
 )
 ERLANG: Final = ("advanced.config", "rabbitmq.config")
 PLUGINS: Final = "enabled_plugins"
+
+PLUGINS_HERE: Final = {
+    "rabbitmq_management": "the management API and the web interface",
+    "rabbitmq_management_agent": "the management API",
+    "rabbitmq_web_dispatch": "the HTTP server",
+    "rabbitmq_prometheus": "metrics",
+    "rabbitmq_delayed_message_exchange": "exchanges of the type x-delayed-message",
+    "rabbitmq_event_exchange": "the exchange amq.rabbitmq.event",
+    "rabbitmq_auth_mechanism_ssl": "EXTERNAL, where a certificate was verified",
+    "rabbitmq_auth_backend_http": "auth.backends",
+    "rabbitmq_auth_backend_oauth2": "auth.backends",
+    "rabbitmq_auth_backend_cache": "auth.cache_seconds",
+    "rabbitmq_message_timestamp": "interceptors.timestamp",
+}
+"""What is here without being enabled, and where."""
 
 USER_VARIABLES: Final = {
     "default_user": rabbitmq_environment.USER,
@@ -174,7 +189,7 @@ def _opened(lines: Mapping[str, Line], values: Values, bind: str) -> Iterator[st
     for key, line in lines.items():
         host = line.value if key.endswith(".ip") else line.value.rpartition(":")[0].strip("[]")
         listens = key.startswith("listeners.") or key in HTTP_ADDRESSES
-        if listens and host and host not in (*EVERY_ADDRESS, *bound):
+        if listens and host and host not in (*ALL_ADDRESSES, *bound):
             yield f"{line.at}: all ports listen on the same addresses ({', '.join(bound)})"
 
 
@@ -191,7 +206,7 @@ def _passed_over(place: Path, environment: Mapping[str, str]) -> Iterator[str]:
         if (place / name).exists() and place / name != main:
             yield f"{place / name}: holds Erlang terms, which are not read"
     if (place / PLUGINS).is_file():
-        for plugin in missing(text_of(place / PLUGINS)):
+        for plugin in missing_plugins(text_of(place / PLUGINS)):
             yield f"{place / PLUGINS}: {plugin}: there is no such plugin here"
 
 
@@ -202,3 +217,13 @@ def remarks(values: Values) -> list[str]:
     from leporid.server.rabbitmq_conf import LISTENS
 
     return [*values.remarks, LISTENS]
+
+
+def plugins_in(text: str) -> list[str]:
+    """Return the names in a file of enabled plugins, which is a list of Erlang's."""
+    return re.findall(r"[a-z][a-z0-9_]*", re.sub(r"%.*", "", text))
+
+
+def missing_plugins(text: str) -> Iterator[str]:
+    """Go through the plugins of such a file of which there is nothing here."""
+    return (name for name in plugins_in(text) if name not in PLUGINS_HERE)

@@ -150,7 +150,7 @@ def check_tls(settings: Tls) -> None:
         )
 
 
-class CertificateEnds(NamedTuple):
+class CertificateExpiry(NamedTuple):
     """Until when files of certificates are valid, each for all in it, in seconds since 1970.
 
     Attributes:
@@ -222,12 +222,12 @@ class Certificates:
         logger.info("tls: the certificates were read again")
         return True
 
-    def ends(self, *, http: bool) -> Iterator[CertificateEnds]:
+    def ends(self, *, http: bool) -> Iterator[CertificateExpiry]:
         """Go through the certificates that clients are shown, over AMQP or HTTP."""
         asked = (self._http_clients if http else self._clients) != "off"
         authority = self._client_ca if asked else None
         for pair in (self._pair, *self._names.values()):
-            yield CertificateEnds(
+            yield CertificateExpiry(
                 pair.certificate,
                 self._ends[pair.certificate],
                 authority,
